@@ -1,7 +1,7 @@
-"""Convert values of Arrow and of petastore to one form, so that tests can compare them.
+"""Convert Arrow values and petastore values to one comparable Python form.
 
-Nothing of petastore is used here. Floats are compared bit for bit, but for what kind of NaN they are; integers,
-booleans, text and bytes are told apart; times are counts of their unit.
+This module does not use petastore's code. Floats are compared bit for bit, except that all NaN are equal. Integers,
+booleans, text and bytes are distinct. Times are integer counts of their unit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["of_arrow", "of_petastore"]
 
 
 def of_arrow(column: Any) -> list[Any]:
-    """The values of a `pyarrow.Array` or `ChunkedArray`."""
+    """Return the values of a `pyarrow.Array` or `ChunkedArray` in comparable form."""
     if isinstance(column, pa.ChunkedArray):
         return [value for chunk in column.chunks for value in of_arrow(chunk)]
     stored, types = column.type, pa.types
@@ -41,7 +41,7 @@ def of_arrow(column: Any) -> list[Any]:
 
 
 def of_arrow_list(scalar: Any) -> Any:
-    """A list; of a map, a list of pairs."""
+    """Return the items of a list scalar, the pairs of a map scalar, or None."""
     if not scalar.is_valid:
         return None
     if isinstance(scalar.type, pa.MapType):
@@ -64,7 +64,7 @@ def _tensors(column: Any) -> list[Any]:
 
 
 def of_petastore(value: Any) -> Any:
-    """A value of a row or of a batch; of arrays and dicts, what is in them."""
+    """Return a value of a row or batch in comparable form; arrays and dicts are converted recursively."""
     if value is None or value is np.ma.masked:
         return None
     if isinstance(value, np.ma.MaskedArray):
@@ -82,7 +82,7 @@ def of_petastore(value: Any) -> Any:
 
 def _scalar(value: Any) -> Any:
     if isinstance(value, float):
-        return "float", value.hex()  # all NaN are "nan"
+        return "float", value.hex()  # `hex()` of every NaN is "nan", so all NaN are equal
     if isinstance(value, Decimal):
         return "decimal", str(value)
     return value if value is None else (type(value).__name__, value)

@@ -1,4 +1,4 @@
-"""Decompression bombs: cells of a few bytes with, or with a header that declares, huge values; and peak memory."""
+"""Build decompression bombs (small cells that declare or decompress to huge values) and measure peak memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ZEROS = bytes(1 << 20)
 
 
 def grown_by(program: str, *arguments: str) -> tuple[int, str]:
-    """Runs a program that ends with `print(growth())`; gives the bytes that it grew by, and what else it printed."""
+    """Run a program that ends with `print(growth())`; return the bytes that it grew by, and its other output."""
     done = subprocess.run(
         [sys.executable, "-c", _PROLOGUE + program, *arguments],
         capture_output=True,
@@ -55,7 +55,7 @@ def grown_by(program: str, *arguments: str) -> tuple[int, str]:
 
 
 def _deflated_zeros(start: bytes, size: int) -> bytes:
-    """A deflate stream of some bytes and then so many zeros, made of the same piece again and again."""
+    """Return a deflate stream of `start` and `size` zeros; repeated compressed pieces avoid compressing all zeros."""
     pieces, rest = divmod(size, len(_ZEROS))
     flushed = [zlib.compressobj(9, zlib.DEFLATED, -15) for _ in range(3)]
     first, piece = (
@@ -79,19 +79,19 @@ def growth():
 
 
 def npy_header(descr: str, shape: tuple[int, ...]) -> bytes:
-    """The header of a `.npy` file, whatever it says."""
+    """Return the header of a `.npy` file, also for a dtype and shape that its data do not have."""
     text = repr({"descr": descr, "fortran_order": False, "shape": shape}).encode()
     text += b" " * (-(len(text) + 11) % 64) + b"\n"
     return b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text
 
 
 def npz(size: int, *, header: bytes | None = None, says: int | None = None) -> bytes:
-    """An archive with `.npy` of so many zeros of a byte.
+    """Return an `.npz` archive with one uint8 array of `size` zeros.
 
     Args:
         size: Bytes of the array.
-        header: Another header than the right one.
-        says: What the archive says of the size of its member, if that is not right.
+        header: Header of the `.npy` file; None for the correct one.
+        says: Uncompressed size that the archive declares; None for the correct one.
     """
     start = npy_header("|u1", (size,)) if header is None else header
     crc = zlib.crc32(start)
@@ -105,7 +105,7 @@ def npz(size: int, *, header: bytes | None = None, says: int | None = None) -> b
 
 
 def npz_by_zipfile(size: int) -> bytes:
-    """The same, laid out as NumPy does not do it: sizes follow the data."""
+    """Return the same archive with sizes stored after the data, a layout that NumPy does not write."""
 
     class _Unseekable(io.BytesIO):
         def seekable(self) -> bool:
@@ -123,7 +123,7 @@ def npz_by_zipfile(size: int) -> bytes:
 def png(
     height: int, width: int, *, depth: int = 8, colors: int = 2, interlaced: bool = False, extra: bytes = b""
 ) -> bytes:
-    """A black PNG; `colors` as the format has them (0 gray, 2 red green blue, 3 palette)."""
+    """Return a black PNG; `colors` is the PNG color type (0 gray, 2 RGB, 3 palette)."""
     row = 1 + (width * {0: 1, 2: 3, 3: 1}[colors] * depth + 7) // 8
     size = row * height + (16 * (height + 8) if interlaced else 0)
     adler = 1
@@ -137,47 +137,47 @@ def png(
 
 
 def png_chunk(kind: bytes, content: bytes) -> bytes:
-    """A chunk of a PNG."""
+    """Return one PNG chunk with its length and checksum."""
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
 
 def png_size(height: int, width: int) -> bytes:
-    """How a PNG says its size, from its 17th byte on."""
+    """Return the height and width as a PNG stores them, from its 17th byte on."""
     return struct.pack(">II", width, height)
 
 
 def png_with_length(cell: bytes, kind: bytes, length: int) -> bytes:
-    """A PNG whose first chunk of a kind says another length; the same where it has none."""
+    """Return a PNG whose first chunk of a kind declares another length; unchanged if it has no such chunk."""
     at = cell.find(kind)
     return cell if at < 0 else cell[: at - 4] + struct.pack(">I", length) + cell[at:]
 
 
 def png_film(height: int, width: int) -> bytes:
-    """The chunks by which a PNG says that it is the first picture of a film."""
+    """Return the chunks that declare a PNG as the first frame of an animation (APNG)."""
     frame = struct.pack(">IIIIIHHBB", 0, width, height, 0, 0, 1, 1, 0, 0)
     return png_chunk(b"acTL", struct.pack(">II", 100, 0)) + png_chunk(b"fcTL", frame)
 
 
 @functools.cache
 def zlib_zeros(size: int) -> bytes:
-    """So many zeros, compressed."""
+    """Return `size` zeros, compressed with zlib."""
     return zlib.compress(bytes(size), 9)
 
 
 def jpeg(height: int, width: int, *, scans: str = "one") -> bytes:
-    """A JPEG of one colour: each block of 8 × 8 pixels takes two bits a channel.
+    """Return a JPEG of one color, in which each block of 8 × 8 pixels takes two bits per channel.
 
     Args:
-        height: Pixels.
-        width: Pixels.
-        scans: `"one"`, `"each"` has a scan for each channel, and `"progressive"` has frequencies in scans of their own.
+        height: Height in pixels.
+        width: Width in pixels.
+        scans: `"one"` scan, `"each"` channel in its own scan, or `"progressive"` with frequencies in separate scans.
     """
     blocks = -(-height // 8) * -(-width // 8)
     start = 0xC2 if scans == "progressive" else 0xC0
     channels = b"".join(bytes([number, 0x11, 0]) for number in (1, 2, 3))
     frame = _jpeg_segment(start, struct.pack(">BHHB", 8, height, width, 3) + channels)
     quantization = _jpeg_segment(0xDB, b"\0" + b"\1" * 64)
-    # A Huffman table with one code of one bit: each block equals the previous block, and has no other frequencies.
+    # The Huffman table has one code of one bit, so each block equals the previous block and has no other frequencies.
     codes = b"".join(_jpeg_segment(0xC4, bytes([kind, 1, *[0] * 15, 0])) for kind in (0x00, 0x10))
 
     def scan(of: tuple[int, ...], bits: int, spectrum: bytes) -> bytes:
@@ -198,7 +198,7 @@ def _jpeg_segment(marker: int, content: bytes) -> bytes:
 
 
 def write_cells(folder: Path, field: UnischemaField, cells: Sequence[Any], *, rows_per_row_group: int = 1000) -> str:
-    """A dataset of one file with these very cells, whatever they hold, and a column `id`; gives its URL."""
+    """Write a dataset of one file with exactly these cells, valid or not, and an `id` column; return its URL."""
     schema = Unischema("s", [UnischemaField("id", np.int64), field])
     columns = {"id": np.arange(len(cells)), field.name: pa.array(cells, codec_of(field).storage_type(field))}
     arrow = pa.schema(

@@ -11,12 +11,12 @@ __all__ = ["Calls", "counted_calls"]
 
 
 class Calls:
-    """The calls of Python's and C's functions in one thread; resuming a generator is one."""
+    """Number of calls of Python and C functions in one thread; resuming a generator counts as one."""
 
     count: int = 0
 
     def note(self, _frame: FrameType, event: str, _arg: object) -> None:
-        """Be called by Python for each event of a profile."""
+        """Count an event of the profiler that Python calls this method with."""
         if event in ("call", "c_call"):
             self.count += 1
 

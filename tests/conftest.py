@@ -30,7 +30,8 @@ pytest_plugins = [
 ]
 
 tell_java(os.environ)
-# torch's own variable for its threads. As many threads as CPUs in each worker of pytest wait for each other in loops.
+# torch reads this variable for its number of threads. With one thread per CPU in each pytest worker, threads spin while
+# they wait for each other.
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 settings.register_profile("all", derandomize=True, deadline=None, max_examples=100)
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=25)
@@ -42,20 +43,20 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 @pytest.fixture(scope="session")
 def repository() -> Path:
-    """The root of the clone."""
+    """Return the root of the repository."""
     return REPOSITORY
 
 
 @pytest.fixture(scope="session")
 def fonts() -> None:
-    """Matplotlib keeps the font files open that it has once drawn with; no test is to be blamed for that."""
+    """Draw once with Matplotlib, which keeps its font files open, so that the leak check does not blame a test."""
     order = Order(seed=0, shuffle_row_groups=True, shuffle_rows=True, lanes=1, block_rows=1)
     Plan(Inventory.of_rows([1]), ReadRequest(("id",), order)).plot(1).savefig(io.BytesIO())
 
 
 @pytest.fixture(scope="session")
 def fixtures_root() -> Path:
-    """The folder with datasets that others wrote: `tests/fixtures`, or what `PETASTORE_FIXTURES` names."""
+    """Return the folder of datasets that Petastorm wrote: `PETASTORE_FIXTURES`, by default `tests/fixtures`."""
     root = Path(os.environ.get("PETASTORE_FIXTURES", REPOSITORY / "tests" / "fixtures"))
     if not (root / "petastorm-0.13.1" / "Meadow").is_dir():
         pytest.fail(
@@ -68,7 +69,7 @@ def fixtures_root() -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache_of_this_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What is remembered between readers is kept for one run of the tests, not in the user's home."""
+    """Keep petastore's cache directory in a temporary folder of this run instead of the user's home."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PETASTORE_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -76,7 +77,7 @@ def _cache_of_this_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 @pytest.fixture(scope="session", autouse=True)
 def _pools_of_python_itself() -> None:
-    """Start what multiprocessing starts once and keeps, so that no test is blamed for it."""
+    """Start the helper processes that multiprocessing keeps, so that the leak check does not blame a test for them."""
     leaks.start_what_python_keeps()
 
 
@@ -98,7 +99,7 @@ def short_backoff() -> Iterator[pytest.MonkeyPatch]:
 
 @pytest.fixture
 def real_backoff(short_backoff: pytest.MonkeyPatch) -> Iterator[None]:
-    """Retry backoff as users have it."""
+    """Restore the retry backoff that users have."""
     short_backoff.undo()
     yield
     _shorten_backoff(short_backoff)
@@ -106,9 +107,9 @@ def real_backoff(short_backoff: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left_running(request: pytest.FixtureRequest, _pools_of_python_itself: None) -> Iterator[None]:
-    """Threads, children, open files and shared memory are after each test what they were before.
+    """Fail a test that leaves threads, child processes, open files or shared memory behind (leak check).
 
-    Spark and TensorFlow keep pools of their own: tests marked `spark`, `tf` or `leaves_running` are let go.
+    Spark and TensorFlow keep pools of their own, so tests marked `spark`, `tf` or `leaves_running` are not checked.
     """
     if any(request.node.get_closest_marker(name) for name in ("spark", "tf", "leaves_running")):
         yield

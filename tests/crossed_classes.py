@@ -1,7 +1,7 @@
 """Print the classes of petastore that a first batch instantiates: `python -m tests.crossed_classes FOLDER`.
 
-From `make_reader` to torch's tensors, by a profiler in all threads. A reader that was read before has imported all
-modules, so that only what each reader makes anew is counted. Exceptions and classes without an `__init__` are not seen.
+A profiler in all threads records from `make_reader` to torch's tensors. An earlier reader has imported all modules, so
+only objects that each reader creates are counted. Exceptions and classes without an `__init__` are not recorded.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from tests.crossed_files import BATCH, write_frames
 
 
 def first_batch(folder: str) -> None:
-    """Reads one batch of a new reader."""
+    """Read one batch with a new reader."""
     with make_reader(folder) as reader:
         next(iter(DataLoader(reader, batch_size=BATCH)))
 
 
 def main(folder: str) -> None:
-    """Writes a dataset, reads a batch of it, and watches a second reader read one."""
+    """Write a dataset, read a batch, and record the classes that a second reader instantiates for its first batch."""
     write_frames(folder, rows=1_000)
     first_batch(folder)
     made: set[str] = set()
 
     def note(frame: FrameType, event: str, _: object) -> None:
-        # Named tuples are made by a lambda whose first argument is `_cls`; dataclasses have a written-out `__init__`.
+        # Named tuples are created by a lambda whose first argument is `_cls`; dataclasses have a generated `__init__`.
         name, code = frame.f_code.co_name, frame.f_code
         if event != "call" or name not in {"__init__", "<lambda>", "__new__"} or not code.co_argcount:
             return

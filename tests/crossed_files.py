@@ -1,7 +1,7 @@
 """Print the source files of petastore that run for each batch of a loader: `python -m tests.crossed_files FOLDER`.
 
-From `make_reader` to torch's tensors, by a profiler in all threads: whatever runs for the batches of one epoch once all
-files are open and found right, and the next epoch is planned.
+A profiler in all threads records calls from `make_reader` to torch's tensors, in the middle of an epoch. By then all
+files are open and validated, and the next epoch is planned.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ BATCHES = ROWS // BATCH
 
 
 def write_frames(folder: str, rows: int = ROWS) -> None:
-    """Writes a dataset of arrays of 16 KiB."""
+    """Write a dataset of arrays of 16 KiB."""
     frames = ({"id": number, "x": np.full((64, 64), number, np.float32)} for number in range(rows))
     write_dataset(folder, SCHEMA, frames, rows_per_file=1_000, rows_per_row_group=100)
 
 
 def main(folder: str) -> None:
-    """Writes a dataset, reads it for four epochs, and watches most of the fifth."""
+    """Write a dataset, read four epochs, and record which files run in the first half of the fifth epoch."""
     write_frames(folder)
     home = str(Path(petastore.__file__).parent)
     crossed: set[str] = set()

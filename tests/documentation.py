@@ -24,18 +24,18 @@ def name_of(page: Path) -> str:
 
 
 def needs_of(page: Path) -> set[str]:
-    """Return what a page needs beyond Python, as its comments say: `spark`, `tf`, `server`, `neighbours`."""
+    """Return what a page needs in addition to Python, from its comments: `spark`, `tf`, `server`, `neighbours`."""
     found = _NEEDS.finditer(page.read_text(encoding="utf-8"))
     return {name.strip() for match in found for name in match["names"].split(",")}
 
 
 def leaves_running(page: Path) -> list[str]:
-    """Return the reasons for which a page leaves something running."""
+    """Return the reasons, from its comments, why a page leaves something running."""
     return [match["reason"] for match in _LEAVES.finditer(page.read_text(encoding="utf-8"))]
 
 
 def pages_with(need: str) -> list[Path]:
-    """Return the pages that need something."""
+    """Return the pages whose comments name this need."""
     return [page for page in PAGES if need in needs_of(page)]
 
 

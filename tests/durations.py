@@ -1,6 +1,6 @@
-"""Pytest plugin for test durations: start long files first, estimate the run, print where the time went.
+"""Pytest plugin for test durations: start long files first, estimate the run time, print the slowest files.
 
-`tests/durations.json` holds the seconds of each test file, for `make test` and `make test-all`, on two idle CPUs. It is
+`tests/durations.json` has the seconds of each test file in `make test` and `make test-all`, on two idle CPUs. It is
 written by `WRITE_DURATIONS=1 make test` (and `make test-all`).
 """
 
@@ -23,7 +23,7 @@ __all__ = ["Durations", "area_of", "pytest_configure", "sort_by_duration"]
 _FILE = Path(__file__).with_name("durations.json")
 _TIER = "test-all" if IS_FULL else "test"
 _UNKNOWN_S = 5.0
-"""Assumed seconds of a file that was never measured: neither first nor last."""
+"""Assumed seconds of a file that was never measured, so that it starts neither first nor last."""
 
 
 def sort_by_duration(items: list[pytest.Item], seconds: Mapping[str, float], root: Path) -> None:
@@ -32,7 +32,7 @@ def sort_by_duration(items: list[pytest.Item], seconds: Mapping[str, float], roo
 
 
 def area_of(file: str) -> str:
-    """Return the area that a test file counts for: its first two folders, or the first one for files right in it.
+    """Return the area that a test file counts for: its first two folders, or one folder for files directly in it.
 
     Example:
         >>> area_of("tests/plan/order/test_order.py"), area_of("tests/test_docs.py"), area_of("petastore/front.py")
@@ -43,7 +43,7 @@ def area_of(file: str) -> str:
 
 
 class Durations:
-    """Reorders the tests of a worker, and reports the time of a run in the process that prints.
+    """Plugin that reorders the tests of each worker; the main process reports the time of the run.
 
     Args:
         recorded: Seconds of each file, by tier; `tests/durations.json`.
@@ -62,7 +62,7 @@ class Durations:
         sort_by_duration(items, self._recorded, self._root)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Announce the run where there are no worker processes."""
+        """Announce the run if it has no worker processes."""
         if not session.config.getoption("numprocesses", None) and not hasattr(session.config, "workerinput"):
             self._announce(session.config, [item.nodeid for item in session.items], 1)
 
@@ -72,7 +72,7 @@ class Durations:
         self._announce(node.config, ids, max(1, len(node.config.option.tx or [1])))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add the time of a test and of its fixtures to its file; its subtests are part of it."""
+        """Add the time of a test and of its fixtures to its file; the time of subtests is included."""
         if not isinstance(report, pytest.SubtestReport):
             self._seconds[report.nodeid.partition("::")[0]] += report.duration
 
@@ -91,7 +91,7 @@ class Durations:
         terminalreporter.write_line(f"{sum(areas.values()):8.1f}  in all")
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write the seconds of this run where the environment asks for it."""
+        """Write the seconds of this run if `WRITE_DURATIONS` is set."""
         if os.environ.get("WRITE_DURATIONS") and not hasattr(session.config, "workerinput"):
             recorded = _read()
             recorded[_TIER] = {file: round(seconds, 1) for file, seconds in sorted(self._seconds.items())}

@@ -1,4 +1,4 @@
-"""Public calls that use storage, exceptions of filesystems, and the errors that users must get instead."""
+"""Public calls that use storage, exceptions that filesystems raise, and the errors that users must get instead."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def client_error(code: str, status: int) -> Exception:
 
 
 class OddError(Exception):
-    """Of somebody's file system, whose own code fails too."""
+    """Exception of a third-party filesystem whose `__str__` also fails."""
 
     def __str__(self) -> str:
         raise RuntimeError
@@ -62,7 +62,7 @@ _POOL: Any = None
 
 Expected: TypeAlias = tuple[Callable[[], BaseException], type[BaseException]]
 Case: TypeAlias = tuple[int, Expected]
-"""The number of the request that fails, and with which exception."""
+"""The number of the request that fails, and its exception with the error that users must get."""
 
 EXPECTED: list[Expected] = [
     (lambda: TimeoutError("timed out"), StorageTimeoutError),
@@ -114,11 +114,14 @@ EXPECTED: list[Expected] = [
 ]
 
 NOT_MISSED = {"close what was read", "delete", "isdir"}
-"""Requests whose failure may be of no consequence: all was read already, what stays is read by nobody, and after a no
-of `isdir` the same is asked in another way."""
+"""Requests whose failure may have no effect.
+
+When a file is closed after reading, its data was read already. A file that is not deleted is never read. After
+False from `isdir`, the path is checked with another request.
+"""
 
 CHANGES = {"create", "write", "close", "delete", "copy", "mkdir"}
-"""Requests that are not made again: they may have been done though the answer was lost."""
+"""Requests that are never retried, because they may have succeeded although the response was lost."""
 
 ROWS = 40
 SCHEMA = petastore.Unischema(
@@ -131,7 +134,7 @@ def rows(count: int = ROWS) -> Iterator[dict[str, Any]]:
 
 
 def write_datasets() -> dict[str, bytes]:
-    """Return files: a dataset with an index and Petastorm's metadata, one of Petastorm's alone, and plain Parquet."""
+    """Return files of a dataset with an index and Petastorm metadata, of a Petastorm dataset, and of plain Parquet."""
     store = FailingFiles()
     for name in ("ours", "petastorms"):
         petastore.write_dataset(name, SCHEMA, rows(), rows_per_row_group=10, rows_per_file=20, filesystem=store)
@@ -221,7 +224,7 @@ def given_by(store: FailingFiles, kind: str) -> dict[str, Any]:
 
 
 def error_of(call: Callable[[dict[str, Any]], Any], given: dict[str, Any]) -> BaseException | None:
-    """Return what a call raises; None where it succeeds."""
+    """Return the exception that a call raises, or None if it succeeds."""
     try:
         call(given)
     except BaseException as problem:  # noqa: BLE001 - the caller checks the type
@@ -230,7 +233,7 @@ def error_of(call: Callable[[dict[str, Any]], Any], given: dict[str, Any]) -> Ba
 
 
 def defect_of(found: BaseException | None, expected: type[BaseException], store: FailingFiles) -> str:
-    """Describe what is wrong with an error; empty where it is right."""
+    """Return a description of what is wrong with an error, or an empty text if it is as expected."""
     if found is None:
         may_pass = is_transient(store.make()) and not store.goes_on
         missed = set(store.raised) - NOT_MISSED
@@ -248,10 +251,10 @@ def check_failures(name: str, kind: str, written: dict[str, bytes], cases: Calla
 
     Args:
         name: One of `CALLS`.
-        kind: Kind of file system: `"fsspec"` or `"own handler"`.
-        written: Files that the call finds.
-        cases: Returns the cases, given the number of requests that the call makes. In every second case the requests
-            after the first failing one fail, too.
+        kind: Kind of filesystem: `"fsspec"` or `"own handler"` (of pyarrow).
+        written: Files of the filesystem, by path.
+        cases: Function that returns the cases for the number of requests that the call makes. In every second case, all
+            requests after the first failing one fail, too.
     """
     store, call = FailingFiles(), CALLS[name]
     given = given_by(store, kind)
@@ -266,7 +269,7 @@ def check_failures(name: str, kind: str, written: dict[str, bytes], cases: Calla
         problem = error_of(call, given)
         defect = defect_of(problem, expected, store)
         if problem is not None:
-            traceback.clear_frames(problem.__traceback__)  # frames keep references to their locals
+            traceback.clear_frames(problem.__traceback__)  # frames keep references to local variables
         if not store.are_closed(60):
             defect = defect or f"{len(store.open_files)} files are left open"
         if defect:

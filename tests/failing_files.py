@@ -15,15 +15,15 @@ from pyarrow import fs
 
 
 class FailingFiles(AbstractFileSystem):  # type: ignore[misc]
-    """Files in memory, by their paths; thread-safe.
+    """In-memory filesystem of fsspec that counts requests and fails at a chosen one; thread-safe.
 
     Attributes:
-        files: Path without slashes at its ends, to bytes.
+        files: Content by path, without leading and trailing slashes.
         asked: Kind of each request so far, such as `"read"`.
         open_files: Files that were opened and not closed.
-        make: Makes what is raised.
-        fails_at: Number of the first request that fails, from 0; None is none.
-        goes_on: Whether the requests after it fail too.
+        make: Function that returns the exception to raise.
+        fails_at: Number of the first request that fails, from 0; None if no request fails.
+        goes_on: Whether all later requests fail, too.
     """
 
     protocol = "failing"
@@ -37,7 +37,7 @@ class FailingFiles(AbstractFileSystem):  # type: ignore[misc]
         self.heal()
 
     def heal(self) -> None:
-        """Fail no more, and count anew."""
+        """Stop failing, and count requests from 0 again."""
         self.asked: list[str] = []
         self.fails_at: int | None = None
         self.goes_on = False
@@ -45,23 +45,23 @@ class FailingFiles(AbstractFileSystem):  # type: ignore[misc]
         self.raised: list[str] = []
 
     def fail(self, at: int, make: Callable[[], BaseException], *, goes_on: bool = False) -> None:
-        """Raise what `make` makes at a request, and at those after it if it goes on."""
+        """Raise the exception of `make` at request number `at`, and at all later requests if `goes_on`."""
         self.heal()
         self.fails_at, self.make, self.goes_on = at, make, goes_on
 
     def are_closed(self, seconds: float) -> bool:
-        """Whether all files are closed, once threads that still read have had some time."""
+        """Return whether all files are closed, after waiting up to `seconds` for threads that still read."""
         with self._guard:
             return self._guard.wait_for(lambda: not self.open_files, seconds)
 
     def closes(self, file: int) -> None:
-        """A file is closed."""
+        """Record that a file was closed."""
         with self._guard:
             self.open_files.discard(file)
             self._guard.notify_all()
 
     def request(self, kind: str) -> None:
-        """Count a request, or raise."""
+        """Count a request, and raise if it is the one to fail."""
         with self._guard:
             number = len(self.asked)
             self.asked.append(kind)
@@ -92,7 +92,7 @@ class FailingFiles(AbstractFileSystem):  # type: ignore[misc]
         return self._found(self._strip_protocol(path))
 
     def isdir(self, path: str) -> bool:
-        # Like fsspec's method, which treats a failure as False.
+        # fsspec's own `isdir` also treats a failed request as False.
         with contextlib.suppress(OSError):
             self.request("isdir")
             return bool(self._found(self._strip_protocol(path))["type"] == "directory")
@@ -129,7 +129,7 @@ class FailingFiles(AbstractFileSystem):  # type: ignore[misc]
 
 
 class _File(io.BytesIO):
-    """One that is read, or, without content, one that is written."""
+    """In-memory file object: open for reading if it has content, otherwise open for writing."""
 
     def __init__(self, files: FailingFiles, path: str, content: bytes | None) -> None:
         super().__init__(content or b"")
@@ -160,7 +160,7 @@ class _File(io.BytesIO):
 
 
 class OwnHandler(fs.FileSystemHandler):  # type: ignore[misc]
-    """The same files, as somebody's own handler of Arrow gives them."""
+    """pyarrow `FileSystemHandler` over the same files, as a user could write one."""
 
     def __init__(self, files: FailingFiles) -> None:
         self.files = files

@@ -1,8 +1,8 @@
 """Fork server: imports modules once, then forks a child process for each test program that it receives.
 
-Run by `tests.warm_interpreters` as `python -m tests.fork_server SOCKET MODULE…`. A request is a length, then a JSON
-object with `program`, `arguments`, `environment`, `folder` and `pass_fds`. Its descriptors are standard input, output
-and error, the pipe for the exit status, and those to pass on.
+Run by `tests.warm_interpreters` as `python -m tests.fork_server SOCKET MODULE…`. A request is a length and a JSON
+object with `program`, `arguments`, `environment`, `folder` and `pass_fds`. File descriptors are sent with it: standard
+input, output and error, the pipe for the exit status, and those that the program inherits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler must be set, or the signal wakes nobody
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler, SIGCHLD would be ignored
     signal.set_wakeup_fd(wakes)
     statuses: dict[int, int] = {}
     with selectors.DefaultSelector() as selector:
@@ -70,7 +70,7 @@ def serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
 
 
 def forked() -> int:
-    """Fork. Python warns where native threads exist, which numpy and pyarrow have prepared for forks."""
+    """Fork this process. Python warns if native threads exist; those of NumPy and pyarrow handle forks."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
@@ -99,18 +99,19 @@ def report_ended(statuses: dict[int, int]) -> None:
 
 
 def write_line(descriptor: int, number: int) -> None:
-    """Write a number to a client, which may have gone away."""
+    """Write a number to a client, and ignore a client that has disconnected."""
     with contextlib.suppress(BrokenPipeError):
         os.write(descriptor, f"{number}\n".encode())
 
 
 def become(request: dict[str, Any], descriptors: list[int]) -> types.CodeType:
-    """Make this child what `python -c PROGRAM ARGUMENTS` is before its first line; return the compiled program."""
+    """Set up this child like `python -c PROGRAM ARGUMENTS` before its first line; return the compiled program."""
     standard, shared = descriptors[:3], descriptors[3:]
     for wanted, descriptor in enumerate(standard):
         os.dup2(descriptor, wanted)
         os.close(descriptor)
-    # First duplicate descriptors to numbers above all in use: a wanted number may be that of a received descriptor.
+    # A requested descriptor number may be that of a received descriptor, so all are first duplicated to numbers that
+    # are not in use.
     lifted = [moved_above(descriptor, 1000) for descriptor in shared]
     for wanted, descriptor in zip(request["pass_fds"], lifted, strict=True):
         os.dup2(descriptor, wanted)
@@ -139,9 +140,9 @@ if __name__ == "__main__":
     for name in sys.argv[2:]:
         importlib.import_module(name)
     gc.collect()
-    gc.freeze()  # children do not copy pages only because the collector looks at old objects
+    gc.freeze()  # without it, garbage collection in a child writes to the inherited pages, which copies them
     received = serve(socket.socket(fileno=int(sys.argv[1])))
     if received is not None:
-        # At the top level of the interpreter, so that it ends as any other: exit handlers, threads, buffers.
+        # At module level, so that the interpreter exits normally: exit handlers run, threads end, buffers are flushed.
         code = become(*received)
         exec(code, sys.modules["__main__"].__dict__)  # noqa: S102 - a test's own program

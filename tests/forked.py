@@ -1,4 +1,4 @@
-"""Run a function in a forked child, and report its error."""
+"""Run a function in a forked child process, and report its error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["forked", "forked_with_a_pipe"]
 
 
 def forked(run: Callable[[], object]) -> int:
-    """A child that runs a function; it ends with 1 where that fails."""
+    """Fork a child that runs a function, and return its pid; the child exits with 1 if the function fails."""
     child = os.fork()
     if child:
         return child
@@ -23,7 +23,7 @@ def forked(run: Callable[[], object]) -> int:
 
 
 def forked_with_a_pipe(run: Callable[[int], object]) -> tuple[int, int]:
-    """A child that runs a function of the end of a pipe; the child and the other end, to be closed."""
+    """Fork a child that runs a function with the write end of a pipe; return its pid and the read end, to be closed."""
     there, here = os.pipe()
     child = forked(lambda: run(here))
     os.close(here)

@@ -1,8 +1,8 @@
-"""Pytest plugin that keeps what collection loads out of garbage collection.
+"""Pytest plugin that excludes the objects of test collection from garbage collection (`gc.freeze`).
 
-Modules and thousands of tests are a million objects, nearly all of which stay. Looking at them again and again takes
-more than half of the CPU of collection. Later a `gc.collect()` takes 0.6 s of CPU among them, and a forked child that
-collects garbage copies 230 MB of pages, in 0.9 s. Neither takes a tenth of that once they are frozen.
+Modules and thousands of tests are a million objects, nearly all of which stay. Scanning them repeatedly takes more than
+half of the CPU time of collection. Without freezing, each later `gc.collect()` takes 0.6 s of CPU time. A forked child
+that collects garbage copies 230 MB of pages, in 0.9 s. With freezing, both take less than a tenth of that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["pytest_collection"]
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect tests without garbage collection, and freeze all objects that are there afterwards."""
+    """Collect tests with garbage collection disabled, and freeze all objects that exist afterwards."""
     gc.disable()
     try:
         return (yield)

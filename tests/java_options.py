@@ -1,7 +1,7 @@
-"""Options of every Java that tests start, so that short Spark sessions start quickly.
+"""JVM options for all Spark sessions that tests start, so that short sessions start quickly.
 
-A Java reads and verifies thousands of Spark's classes at each start, for half of its processor time. `make setup` runs
-this file once, and keeps them as Java has them in memory (class data sharing): `python -m tests.java_options`.
+A JVM loads and verifies thousands of Spark's classes at each start, which takes half of its CPU time. `make setup` runs
+`python -m tests.java_options` once, which writes them to a class data sharing (CDS) archive.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 __all__ = ["KEPT_CLASSES", "tell_java"]
 
 KEPT_CLASSES = Path(sys.prefix) / "classes-of-spark.jsa"
-"""For the Java and the jars of this environment; any other Java reads its classes as ever, and says nothing."""
+"""CDS archive for the JVM and the jars of this environment; any other JVM silently ignores it."""
 
 _VARIABLE = "JDK_JAVA_OPTIONS"
-# Java's second compiler and its collector for servers take half of the processor time of such sessions.
+# The C2 compiler and the G1 garbage collector take half of the CPU time of such sessions.
 _MODEST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# A Java whose classes differ from the stored ones would print a warning in each session.
+# A JVM whose classes differ from the archived ones would print a warning in each session.
 _QUIET = "-Xlog:disable -Xlog:all=off"
 _USES_MUCH_OF_SPARK = """
 import importlib.util, sys, tempfile
@@ -44,15 +44,15 @@ spark.stop()
 
 
 def tell_java(environment: MutableMapping[str, str], classes: Path = KEPT_CLASSES) -> None:
-    """Sets what Java is told, unless the user tells it something."""
+    """Set the JVM options of tests in an environment, unless the user has set some."""
     shared = f'"-XX:SharedArchiveFile={classes}" {_QUIET}' if classes.exists() else ""
     environment.setdefault(_VARIABLE, f"{_MODEST} {shared}".strip())
 
 
 def keep_classes(classes: Path = KEPT_CLASSES) -> bool:
-    """Writes the classes that a session loads; whether this Java could."""
+    """Write the archive of the classes that a Spark session loads; return whether the JVM could."""
     classes.unlink(missing_ok=True)
-    # The output ends when Java does, which writes at its end.
+    # Output is captured until the JVM exits, because it writes the archive at its exit.
     ran = subprocess.run(
         [sys.executable, "-c", _USES_MUCH_OF_SPARK, str(classes)],
         env=os.environ | {_VARIABLE: _MODEST},

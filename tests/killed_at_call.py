@@ -1,4 +1,4 @@
-"""Kill child processes of tests at the n-th call of a function: reproducible, without a clock."""
+"""Kill a child process at its n-th function call: reproducible crash tests without a clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PACKAGE = str(Path(petastore.__file__).parent) + os.sep
 
 
 def _count_calls(folders: tuple[str, ...], on_call: Callable[[int], object]) -> None:
-    """Count calls that this thread makes of Python functions defined below folders of petastore."""
+    """Count the calls of this thread to Python functions that are defined in these folders of petastore."""
     below = tuple(_PACKAGE + folder + os.sep for folder in folders)
     calls = 0
 
@@ -33,10 +33,10 @@ def _count_calls(folders: tuple[str, ...], on_call: Callable[[int], object]) -> 
 
 
 def call_count(run: Callable[[Callable[[], None]], object], *folders: str) -> tuple[int, int]:
-    """Return how many calls a child makes until it says "here", and how many in all.
+    """Return how many calls a child makes before it calls its argument, and in total.
 
     Args:
-        run: What the child does, given the function that says "here".
+        run: Function that the child runs; it calls its argument at the point of interest.
         folders: Folders of petastore whose functions count, such as `"writers"`.
     """
     last = [0, 0]
@@ -55,12 +55,12 @@ def call_count(run: Callable[[Callable[[], None]], object], *folders: str) -> tu
 
 
 def run_until_call(run: Callable[[Callable[[], None]], object], call: int, *folders: str) -> bool:
-    """Run a child that kills itself at a call, counted from 1; return whether it came so far.
+    """Run a child that kills itself at the n-th call; return whether it reached that call.
 
     Args:
-        run: As of `call_count`.
-        call: At which call.
-        folders: As of `call_count`.
+        run: As for `call_count`.
+        call: Number of the call, from 1.
+        folders: As for `call_count`.
     """
 
     def die_at(calls: int) -> None:
@@ -78,6 +78,6 @@ def run_until_call(run: Callable[[Callable[[], None]], object], call: int, *fold
 
 
 def points(first: int, last: int, count: int) -> Iterator[int]:
-    """Return up to `count` different numbers from `first` to `last`, both included, at even distances."""
+    """Return up to `count` distinct numbers from `first` to `last`, evenly spaced, both ends included."""
     count = min(count, last - first + 1)
     return iter(sorted({first + (last - first) * number // max(count - 1, 1) for number in range(count)}))

@@ -1,6 +1,6 @@
 """Leak check: threads, child processes, open files and shared memory that a test left behind.
 
-On Linux; elsewhere open files are not looked at.
+Open files are checked on Linux only.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ _FILES = "/proc/self/fd"
 _TASKS = Path("/proc/self/task")
 
 Key = tuple[object, ...]
-"""Identifies one running thing while it runs: its kind first."""
+"""Identifies one running resource while it exists; the first item is its kind."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Running:
-    """Everything that runs in this process at one moment."""
+    """All threads, child processes, open files and shared memory of this process at one moment."""
 
     keys: frozenset[Key]
 
     @classmethod
     def now(cls) -> Self:
-        """Return what runs now."""
+        """Return the resources that exist now."""
         return cls(frozenset([*_threads(), *_children(), *_open_files(), *_shared_memory()]))
 
 
 def left_since(before: Running, *, patience: float | None = None) -> list[str]:
-    """Return one line for each thing that runs now and did not run before.
+    """Return one line for each resource that exists now and did not exist before.
 
     Args:
-        before: The state to compare with.
-        patience: Seconds that ends in progress may take; `PATIENCE_SECONDS` by default.
+        before: The resources that existed before.
+        patience: Seconds to wait for resources that are being closed; `PATIENCE_SECONDS` by default.
     """
     deadline: float | None = None
     while True:
@@ -53,20 +53,20 @@ def left_since(before: Running, *, patience: float | None = None) -> list[str]:
         if not left or (deadline is not None and time.monotonic() > deadline):
             return sorted(filter(None, map(_words, left)))
         gc.collect()
-        # Measured after collection, because finalizers may wait themselves, as torch does for each worker.
+        # The deadline starts after garbage collection, because finalizers may wait, as torch's does for each worker.
         deadline = deadline or time.monotonic() + (PATIENCE_SECONDS if patience is None else patience)
         time.sleep(0.01)
 
 
 def start_what_python_keeps() -> None:
-    """Start the helpers that multiprocessing keeps once started, and follow what it registers of shared memory."""
+    """Start the helper processes that multiprocessing keeps running, and track the shared memory that it registers."""
     multiprocessing.resource_tracker.ensure_running()
     multiprocessing.forkserver.ensure_running()
     _follow_registrations()
 
 
 _registered: set[str] = set()
-"""Names of shared memory and semaphores of this process. /dev/shm as a whole also has those of other programs."""
+"""Names of shared memory and semaphores of this process; /dev/shm also lists those of other programs."""
 
 
 def _follow_registrations() -> None:
@@ -88,7 +88,7 @@ def _follow_registrations() -> None:
 
 
 def _words(key: Key) -> str:
-    """Describe a thing for people; empty if it ended meanwhile."""
+    """Describe a resource in an error message; empty if it no longer exists."""
     match key:
         case ("thread", threading.Thread(name=name)):
             return f"thread {name}"
@@ -108,14 +108,14 @@ def _threads() -> Iterable[Key]:
 
 
 def _children() -> Iterable[Key]:
-    """Children of this process, and theirs."""
+    """Yield the child processes of this process, recursively."""
     if not _TASKS.exists():
         yield from (("child", child.pid) for child in psutil.Process().children(recursive=True))
         return
     kept = {_pid_of(multiprocessing.resource_tracker), _pid_of(multiprocessing.forkserver)}
     parents = [os.getpid()]
     while parents:
-        # psutil would look at every process of the machine, which takes 5 ms.
+        # psutil would scan all processes of the machine, which takes 5 ms.
         for pid in _children_of(parents.pop()):
             if pid not in kept:
                 parents.append(pid)
@@ -128,7 +128,7 @@ def _pid_of(module: object) -> int | None:
 
 
 def _children_of(process: int) -> list[int]:
-    """Return the processes that threads of a process started and that were not waited for."""
+    """Return the child processes of a process that it has not waited for."""
     pids: list[int] = []
     with contextlib.suppress(OSError):  # the process ended
         for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208 - twice a test: paths take three times as long
@@ -151,15 +151,15 @@ def _open_files() -> Iterable[Key]:
     except OSError:
         return
     for descriptor in set(descriptors) - _sockets_of_spark():
-        with contextlib.suppress(OSError):  # the descriptor through which the folder is listed
+        with contextlib.suppress(OSError):  # os.listdir's own descriptor is closed by now
             yield "file", descriptor, os.readlink(f"{_FILES}/{descriptor}")  # noqa: PTH115 - as above
 
 
 def _sockets_of_spark() -> set[str]:
     """Return the descriptors of this process's connections to Spark, if it has any.
 
-    The session of one test is kept for the next ones, and the thread that tells Spark which objects were collected
-    opens a socket when the first one is collected, in whatever test that is.
+    Tests share one Spark session. py4j's thread that reports collected objects to Spark opens a socket when the first
+    object is collected, which may be in any test.
     """
     spark = sys.modules.get("pyspark.core.context")
     gateway = None if spark is None else spark.SparkContext._gateway

@@ -1,4 +1,4 @@
-"""Measure the peak memory of a function in a forked child with a memory limit."""
+"""Measure the peak memory growth of a function in a forked child with a memory limit."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from typing import Any
 __all__ = ["grown_in_child"]
 
 _MOST_BYTES = 4 * 1024**3
-"""What a child may ask the system for beyond what it begins with; the machine is not to be harmed by a law."""
+"""Limit of the memory that a child may allocate, so that a failing test does not exhaust the machine."""
 
 
 def grown_in_child(work: Callable[[Callable[[], int]], Any]) -> tuple[Any, int]:
-    """What some work gives, and how many bytes a process grows by meanwhile, at most.
+    """Return the result of a function, and the peak growth of the process in bytes.
 
-    The work is done in a forked child of this process, which must not need its threads.
+    The function runs in a forked child of this process, so it must not need the threads of this process.
 
     Args:
-        work: Gives what JSON can say; is given a function that tells by how much the process grew so far, at most.
+        work: Function that returns a JSON value; its argument is a function that returns the peak growth so far.
 
     Raises:
-        AssertionError: The child ended otherwise than by the work's end.
+        AssertionError: The child ended before the function returned.
 
     Example:
         >>> given, grown = grown_in_child(lambda growth: len(b"x" * 50_000_000))
@@ -37,7 +37,7 @@ def grown_in_child(work: Callable[[Callable[[], int]], Any]) -> tuple[Any, int]:
     """
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads: the child uses none
+        warnings.simplefilter("ignore", DeprecationWarning)  # about forks with threads: the child uses none of them
         child = os.fork()
     if child == 0:
         _in_child(work, writing)
@@ -67,25 +67,25 @@ def _in_child(work: Callable[[Callable[[], int]], Any], writing: int) -> None:
 
 
 def _peak() -> int:
-    """The most memory that this process had at a time."""
+    """Return the peak memory of this process."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def _give_back() -> None:
-    """Gives the system what the C library has and nobody uses: who were given that would not grow."""
+    """Return free memory of the C library to the system, so that allocations which reuse it count as growth."""
     with contextlib.suppress(AttributeError, OSError):  # another library has no such function
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _forget_peak() -> None:
-    """Begins to look for the peak now: what allocators give back as a fork begins was its peak until then."""
+    """Reset the peak memory of this process, which includes memory that allocators freed during the fork."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def _now() -> int:
-    """The memory that this process has; where the system does not tell, the most that it had."""
+    """Return the current memory of this process, or its peak where the system does not report it."""
     return _in_pages(1) if Path("/proc/self/statm").exists() else _peak()
 
 

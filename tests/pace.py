@@ -8,18 +8,18 @@ from collections.abc import Callable
 __all__ = ["LONG", "Pace", "measured", "patience"]
 
 LONG = 300.0
-"""Seconds that stand for "for ever" in a wait that succeeds at once; only a hang takes so long."""
+"""Timeout in seconds of a wait that normally returns at once; only a hang takes so long."""
 
 _STEPS = 400_000
 _IDLE_S = 0.025
-"""What the steps take on a slow machine that does nothing else."""
+"""Seconds that the steps take on a slow machine without other load."""
 
 _MEASURED_EVERY_S = 15.0
 _MOST = 10.0
 
 
 def measured() -> float:
-    """How many times as long some fixed work takes as on an idle machine; 1 where it does not take longer."""
+    """Return how many times longer a fixed amount of work takes than on an idle machine; at least 1."""
     began = time.perf_counter()
     total = 0
     for step in range(_STEPS):
@@ -28,12 +28,12 @@ def measured() -> float:
 
 
 def patience(seconds: float) -> float:
-    """How long a program may take now that takes so long at most on an idle machine, which may become busier yet."""
+    """Return a timeout for a program that takes at most `seconds` on an idle machine, with a margin for more load."""
     return seconds * max(2.0, 1.5 * measured())
 
 
 class Pace:
-    """The pace of a test run: what was measured last, and again every few seconds; the slowest of the last two counts.
+    """Slowness of the machine during a test run, measured every few seconds; the slower of the last two counts.
 
     Example:
         >>> 1 <= Pace().slowness <= 10
@@ -47,7 +47,7 @@ class Pace:
 
     @property
     def slowness(self) -> float:
-        """Of now; at least 1."""
+        """Current slowness, at least 1."""
         if self._clock() - self._when > _MEASURED_EVERY_S:
             self._last = (self._last[1], self._measure())
             self._when = self._clock()

@@ -5,9 +5,9 @@ For each file of tests it prints how many test functions, fixtures and helpers
 * patch a private name of petastore (`setattr`, `delattr` or `patch` with a leading underscore, or a dotted text),
 * import a private name of petastore,
 * read a private attribute that some class or module of petastore has,
-* assert something about the time that a clock showed.
+* assert something about a measured time.
 
-FOLDER is a checkout; this one by default.
+FOLDER is a checkout of the repository; the current folder by default.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PUBLIC = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}
 
 
 def private_attributes(sources: Sequence[str]) -> frozenset[str]:
-    """Return the private names that functions, classes, attributes and variables of some modules have."""
+    """Return the private names that modules give to functions, classes, attributes and variables."""
     names: set[str] = set()
     for source in sources:
         for node in ast.walk(ast.parse(source)):
@@ -51,7 +51,7 @@ def private_attributes(sources: Sequence[str]) -> frozenset[str]:
 
 
 def uses(source: str, attributes: frozenset[str]) -> Counter[str]:
-    """Return, for each of `KINDS`, how many functions of a test module do that; imports of the module count singly.
+    """Return the number of functions of a test module with each of `KINDS`; module-level imports count one by one.
 
     Args:
         source: The text of the test module.
@@ -73,7 +73,7 @@ def uses(source: str, attributes: frozenset[str]) -> Counter[str]:
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function without those of functions inside it, which are counted themselves."""
+    """Yield the nodes of a function without those of nested functions, which are counted separately."""
     for node in ast.iter_child_nodes(function):
         yield node
         if not isinstance(node, _Function):
@@ -109,10 +109,10 @@ def _name_of(node: ast.AST) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Clocks:
-    """What yields times in a module or in one of its functions."""
+    """The names and functions that yield times in a module or in one of its functions."""
 
     programs: frozenset[str]
-    """Names of texts that are programs which read a clock."""
+    """Names of strings that are programs which read a clock."""
 
     timers: frozenset[str] = frozenset()
     """Functions that return a time."""
@@ -121,7 +121,7 @@ class _Clocks:
     """Names that hold a time."""
 
     def is_time(self, node: ast.AST) -> bool:
-        """Whether an expression is computed from a clock: by arithmetic, comparisons and numeric functions alone."""
+        """Return whether an expression is computed from a clock by arithmetic, comparisons or numeric functions."""
         if isinstance(node, ast.Name | ast.Attribute):
             return _name_of(node) in self.names
         if not isinstance(node, ast.Call):
@@ -142,7 +142,7 @@ class _Clocks:
             yield from filter(None, map(_name_of, target.elts if isinstance(target, ast.Tuple) else [target]))
 
     def within(self, function: _Function) -> _Clocks:
-        """Return these and the names of a function that hold a time."""
+        """Return a copy that also has the names of a function that hold a time."""
         assigned = list(_assignments(_own_nodes(function)))
         programs = {_name_of(target) for target, value in assigned if _is_program(value)}
         clocks = dataclasses.replace(self, programs=self.programs | programs)
@@ -153,7 +153,7 @@ class _Clocks:
             clocks = dataclasses.replace(clocks, names=names)
 
     def with_timers(self, functions: Sequence[_Function]) -> _Clocks:
-        """Return these and the functions that return a time."""
+        """Return a copy that also has the functions that return a time."""
         timers = self.timers.union(function.name for function in functions if self._returns_a_time(function))
         return self if timers == self.timers else dataclasses.replace(self, timers=timers).with_timers(functions)
 
@@ -163,7 +163,7 @@ class _Clocks:
         return any(clocks.is_time(value) for value in returns if value is not None)
 
     def are_asserted(self, function: _Function) -> bool:
-        """Whether a function asserts something about a time."""
+        """Return whether a function asserts something about a time."""
         clocks = self.within(function)
         return any(isinstance(node, ast.Assert) and clocks.is_time(node.test) for node in _own_nodes(function))
 
@@ -183,7 +183,7 @@ def _assignments(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the counts of each file of tests that has any, and the sums."""
+    """Print the counts of each test file that has any, and the sums."""
     parser = argparse.ArgumentParser(prog="python -m tests.private_names", description="Tests that know private names.")
     parser.add_argument("folder", nargs="?", type=Path, default=Path(), help="a checkout; this one by default")
     folder = parser.parse_args(arguments).folder

@@ -1,4 +1,4 @@
-"""How far up the caller outside petastore is."""
+"""Tests of `frames_inside_petastore`: warnings point to the caller's line outside petastore."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def call_warn():
 
 
 def module(name: str) -> dict[str, Any]:
-    """A module of that name, with functions that warn."""
+    """Return the namespace of a module with this name, with functions that warn."""
     names: dict[str, Any] = {
         "__name__": name, "warnings": warnings, "frames_inside_petastore": frames_inside_petastore,
     }  # fmt: skip

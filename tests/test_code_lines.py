@@ -1,4 +1,4 @@
-"""The count of lines of code leaves out blank lines, comments and docstrings."""
+"""Tests of the count of code lines: blank lines, comments and docstrings are excluded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all tests are held to really fails a test: run here on tests made to break it."""
+"""Tests of the rules for all tests: timeouts, leaked threads and warnings fail a test of a pytest subprocess."""
 
 from __future__ import annotations
 

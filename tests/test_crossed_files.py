@@ -1,4 +1,4 @@
-"""A batch takes a short way: few files of the package run for it, and a reader makes few kinds of objects."""
+"""Tests of the code path of a batch: few source files run for it, and a reader instantiates few classes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-MOST_FILES = 20  # 19, and one more where a thread of the pool starts late
-MOST_CLASSES = 116  # 114, and two more where workers wait for each other
+MOST_FILES = 20  # 19 usually, and one more if a thread of the pool starts late
+MOST_CLASSES = 116  # 114 usually, and two more if workers wait for each other
 
 
 def printed_by(program: str, folder: Path, repository: Path) -> set[str]:

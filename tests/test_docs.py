@@ -1,6 +1,7 @@
-"""Every Python block of the documentation runs: each page from top to bottom, in a folder and namespace of its own.
+"""Tests of the documentation: the Python blocks of each page run, links exist, and code fits the page width.
 
-Pages that need Spark run in `tests/spark/test_pages.py`, those that need other engines in `neighbours/test_docs.py`.
+Each page runs from top to bottom, in its own folder and namespace. Pages that need Spark run in
+`tests/spark/test_pages.py`, those that need other engines in `neighbours/test_docs.py`.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from tests.pace import patience
 
 FENCE = re.compile(r"^```+(?P<language>[\w{.-]*)", re.MULTILINE)
 MOST_COLUMNS = 85
-"""Of code on a page: so much is seen of a line at 1366 pixels, between both columns of links."""
+"""Largest width of code on a page: at a screen width of 1366 pixels, longer lines would need scrolling."""
 
-# What a block that is not run may call itself; anything else would be a Python block under another name.
+# Languages of blocks that are not run; any other name could hide a Python block from the tests.
 NOT_RUN = {"", "bash", "console", "json", "sh", "text", "toml", "yaml"}
 ELSEWHERE = {"spark", "neighbours"}
 
 
 def _marks(page: Path) -> list[pytest.MarkDecorator]:
-    """Marks that a page asks for in comments; importing TensorFlow takes longer than all other pages, servers long."""
+    """Return the pytest marks of a page that its comments ask for; TensorFlow and servers are slow to start."""
     marks = [getattr(pytest.mark, name) for name in sorted(needs_of(page))]
     slow = [pytest.mark.slow] if needs_of(page) & {"tf", "server"} else []
     return [*marks, *slow, *(pytest.mark.leaves_running(reason) for reason in leaves_running(page))]
@@ -68,7 +69,7 @@ def test_code_on_pages_fits_without_scrolling() -> None:
 
 
 def test_relative_links_in_readme_contributing_and_changelog_exist() -> None:
-    """Those of the site are checked by mkdocs."""
+    """Links of the documentation site are checked by mkdocs."""
     targets = [
         target
         for page in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
@@ -84,7 +85,7 @@ def test_readme_begins_with_a_command_an_image_and_a_comparison() -> None:
     table = "| petastore | Petastorm | LitData | Mosaic Streaming |"
     shown = ["docs/images/", "pip install", "```python", table]
     assert sorted(shown, key=first_screen.index) == shown
-    assert "Horovod" in first_screen.partition(shown[0])[0]  # what it feeds stands in the first paragraph
+    assert "Horovod" in first_screen.partition(shown[0])[0]  # the first paragraph names the supported frameworks
     (program,) = blocks_of(ROOT / "README.md")
     assert len([line for line in program.splitlines() if line]) <= 10
     assert "write_dataset(" in program.partition("DataLoader(")[0]
@@ -107,7 +108,7 @@ def test_first_program_of_a_page_imports_only_packages_the_page_installs(page: s
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
 def test_first_readme_image_is_readable_on_a_phone(page: str) -> None:
-    """Of 390 pixels a page leaves some 340 to a picture; 12 pixels is the smallest text that is read without effort."""
+    """A phone of 390 pixels shows an image at about 340 pixels; text must be at least 12 pixels high to be readable."""
     path = re.findall(r"[\w/.-]+\.svg", (ROOT / page).read_text(encoding="utf-8"))[0]
     picture = ((ROOT / page).parent / path).read_text(encoding="utf-8")
     width = float(re.findall(r'viewBox="0 0 (\d+) ', picture)[0])
@@ -119,7 +120,7 @@ NAMES = {"petastore": "petastore", "Petastorm": "Petastorm", "LitData": "LitData
 
 
 def test_readme_rates_equal_the_benchmark_results() -> None:
-    """After `make bench` they are copied by hand: here is who reminds of it."""
+    """The rates are copied by hand after `make bench`, so the README can become outdated."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = _table(re.sub(r" \(\d\)", "", readme))
     page = (ROOT / "docs" / "explanation" / "benchmarks.md").read_text(encoding="utf-8")
@@ -130,14 +131,14 @@ def test_readme_rates_equal_the_benchmark_results() -> None:
 
 
 def _table(text: str) -> dict[str, list[str]]:
-    """The cells of the rows of the tables in a text, by the first cell."""
+    """Return the cells of the table rows of a text, by the first cell."""
     rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| ")]
     return {first.strip(): [cell.strip() for cell in cells] for first, *cells in rows}
 
 
 @pytest.mark.slow
 def test_training_tutorial_runs_on_two_ranks(tmp_path: Path) -> None:
-    """As its reader would: the script saved as a file and started by torchrun."""
+    """The scripts are saved as files and started by torchrun, as the page says."""
     write, train = blocks_of(ROOT / "docs" / "tutorials" / "train-on-two-ranks.md")[:2]
     (tmp_path / "write.py").write_text(write, encoding="utf-8")
     (tmp_path / "train.py").write_text(train, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Test durations: long files start first, and the report adds up."""
+"""Tests of the durations plugin: long files start first, and the summary adds up."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Report:
 
 
 class Terminal:
-    """Collects the lines of a summary."""
+    """Terminal reporter that collects the lines of the summary."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -46,7 +46,7 @@ def test_sort_by_duration_moves_whole_files_longest_first() -> None:
 def test_durations_summary_adds_up_seconds_by_file_and_package() -> None:
     durations, terminal = Durations({}, ROOT), Terminal()
     for name, seconds in (("tests/plan/a.py::one", 40), ("tests/plan/b/c.py::two", 2.5), ("tests/d.py::three", 60.0)):
-        for _ in range(2):  # set-up and call
+        for _ in range(2):  # setup and call
             durations.pytest_runtest_logreport(Report(name, seconds / 2))  # type: ignore[arg-type]
     durations.pytest_terminal_summary(terminal)  # type: ignore[arg-type]
     assert {"42.5  tests/plan", "60.0  tests", "40.0  tests/plan/a.py", "102.5  in all"} <= set(terminal.lines)

@@ -1,4 +1,4 @@
-"""Errors of public parameters have one form: "`x` must be …, got …. Do …"."""
+"""Tests of error messages of public parameters: all have the form "`x` must be …, got …. Do …"."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCHEMA = petastore.Unischema(
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A dataset with an image, an array of free shape, and missing values."""
+    """Write a dataset with an image, an array of variable shape, and null values."""
     folder = str(tmp_path_factory.mktemp("form") / "rows")
     image = np.zeros((4, 4, 3), np.uint8)
     rows = [
@@ -48,7 +48,7 @@ def _given(parameter: str, value: Any) -> Any:
 
 
 def form_of(message: str, parameter: str) -> bool:
-    """Whether a message begins with the parameter (of a class, or of a field) and its rule."""
+    """Return whether a message begins with the parameter (of a class, or of a field) and its rule."""
     return re.match(rf"(field '\w+': )?{re.escape(parameter)}( of \w+)? must ", message) is not None
 
 
@@ -98,7 +98,7 @@ READER: list[tuple[str, Any]] = [
     ("shuffle_row_drop_partitions", 0),
     ("hdfs_driver", "x"),
 ]
-"""Parameters of all readers, each with a wrong value."""
+"""Parameters of all readers, each with an invalid value."""
 
 
 @pytest.mark.parametrize(("parameter", "value"), READER)
@@ -168,7 +168,7 @@ WRITER: list[tuple[str, Any]] = [
     ("workers_count", -1),
     ("indexers", 5),
 ]
-"""Parameters of `write_dataset`, each with a wrong value."""
+"""Parameters of `write_dataset`, each with an invalid value."""
 
 
 @pytest.mark.parametrize(("parameter", "value"), WRITER)
@@ -224,7 +224,7 @@ VALUES: list[tuple[Any, str, tuple[Any, ...], dict[str, Any]]] = [
     (FieldNotNullIndexer, "index_field", ("by_id", 5), {}),
     (col, "name", (5,), {}),
 ]
-"""A callable, a parameter of it, and arguments of which that one is wrong."""
+"""A callable, the name of a parameter, and arguments with an invalid value for that parameter only."""
 
 
 @pytest.mark.parametrize(("make", "parameter", "args", "options"), VALUES)
@@ -252,7 +252,7 @@ TORCH: list[tuple[str, Any]] = [
     ("drop_last", True),
     ("sampler", [1]),
 ]
-"""Parameters of torch's `DataLoader`, each with a wrong value."""
+"""Parameters of torch's `DataLoader`, each with an invalid value."""
 
 
 @pytest.mark.parametrize(("parameter", "value"), TORCH)

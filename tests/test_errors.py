@@ -1,4 +1,4 @@
-"""Errors are of one family, are what Python's own of their kind are, and lose nothing on their way out of a process."""
+"""Tests of petastore's exceptions: all derive from PetastoreError, and pickling keeps message, location and errno."""
 
 from __future__ import annotations
 

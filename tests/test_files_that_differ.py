@@ -1,4 +1,4 @@
-"""Readers of files whose schemas differ: each pair equals `pyarrow.concat_tables`, or is rejected with its reason."""
+"""Tests of files with different schemas: readers return the values of `pyarrow.concat_tables`, or raise an error."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ CONFLICTS: Mapping[str, tuple[Any, Any]] = {
 
 
 def write_files(folder: Path, pair: tuple[Any, Any], rows: int = ROWS) -> list[pa.Table]:
-    """Write two files of one dataset in several row groups each; the columns stand in another order."""
+    """Write two files of one dataset, each with several row groups and a different column order."""
     tables = []
     for number, cells in enumerate(pair):
         ids = pa.array(range(number * rows, (number + 1) * rows))
@@ -117,7 +117,7 @@ def write_files(folder: Path, pair: tuple[Any, Any], rows: int = ROWS) -> list[p
 
 
 def expected_cells(tables: list[pa.Table]) -> list[Any]:
-    """Return the cells by pyarrow, which has no common type for some pairs: then those of each file."""
+    """Return the cells that pyarrow reads; for pairs without a common type in pyarrow, the cells of each file."""
     try:
         joined = pa.concat_tables(tables, promote_options="permissive")
         return [_plain(cell) for cell in joined.column("x").to_pylist()]

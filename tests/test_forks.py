@@ -1,4 +1,4 @@
-"""What a forked child does not wait for."""
+"""Tests of forks while threads run: no deadlock in the child on locks, imports or running tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.pace import LONG
 A_TASK_S = 0.05
 
 FOR_EVER_S = 1e6
-"""For how long forks wait where the test hangs unless somebody wakes them before."""
+"""Seconds that a fork waits for a running task: so long that a missing wake-up makes the test hang."""
 
 _FORKS_WHILE_A_THREAD_IMPORTS = """
 import os, sys, threading
@@ -90,7 +90,7 @@ def test_fork_continues_after_a_timeout_of_a_running_task() -> None:
     assert began.wait(LONG)
     child = forked(run_another)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    run_another()  # here, too
+    run_another()  # the parent also starts further tasks
     go_on.set()
     thread.join()
 
@@ -110,11 +110,11 @@ LOCKS_OF_ONE_PROCESS = {
     "transforming.processes._WorkerGroup": "knows its process, and does nothing in another one",
     "work.futures._Job": "is of tasks, which a forked child has forgotten",
 }
-"""Classes whose locks are not made anew in a forked child, and why that is right."""
+"""Classes whose locks are not recreated in a forked child, and why that is correct."""
 
 
 def test_class_with_a_lock_has_a_fork_handler(repository: Path) -> None:
-    """A lock that another thread held when the process forked is held in the child for ever."""
+    """A lock that another thread held during the fork is never released in the child, which would be a deadlock."""
     without = set()
     for path in (repository / "petastore").rglob("*.py"):
         module = ".".join(path.relative_to(repository / "petastore").with_suffix("").parts)

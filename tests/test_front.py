@@ -1,4 +1,4 @@
-"""The front door refuses what cannot be at the call, loses nothing, and says what to do."""
+"""Tests of `write_dataset`, `make_reader` and `open_dataset`: round trips, and errors for bad files and arguments."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_damaged_page_raises_with_file_and_row_group(tmp_path: Path) -> None:
 
 
 def change_document(url: str, change: Callable[[dict[str, Any]], Any]) -> None:
-    """The same data files, with no inventory and another schema document."""
+    """Change the schema document of a dataset; the data files keep their rows, and the manifest is deleted."""
     common = Path(url) / "_common_metadata"
     stored = pq.read_schema(common)
     document = json.loads(stored.metadata[b"petastore.unischema"])

@@ -1,4 +1,4 @@
-"""The glossary defines each term once, in alphabetical order, in one sentence."""
+"""Tests of the glossary: each term is defined once, in alphabetical order, in one sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROW = re.compile(r"^\| (?P<term>[^|]+?) \| (?P<meaning>[^|]+?) \|$", re.MULTILIN
 
 @pytest.fixture
 def definitions(repository: Path) -> list[tuple[str, str]]:
-    """The rows of the table, without its head."""
+    """Return the rows of the glossary table, without its header."""
     page = (repository / "docs/reference/glossary.md").read_text(encoding="utf-8")
     rows = [(row["term"], row["meaning"]) for row in ROW.finditer(page)][1:]
     assert len(rows) + 1 == sum(line.startswith("| ") for line in page.splitlines())

@@ -1,4 +1,4 @@
-"""`import petastore` is quick and starts nothing, and what a module promises by name is there."""
+"""Tests of imports: `import petastore` is fast and loads no framework, and each name in `__all__` exists."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ OPTIONAL = (
     "obstore",
 )
 MOST_AT_IMPORT = 40
-"""Modules that `import petastore` may load: it has to take well under half a second."""
+"""Largest number of modules that `import petastore` may load, so that it takes well under half a second."""
 
-# Modules that are about one optional dependency and load it when they are imported.
+# Modules for one optional dependency, which they import at module level.
 ABOUT = {
     "petastore.adapters.horovod": "torch",
     "petastore.adapters.jax": "jax",
@@ -51,7 +51,7 @@ ABOUT = {
 
 
 def _modules(*, with_content: bool = False) -> list[str]:
-    """Public modules; on wish, only those that hold more than a docstring."""
+    """Return the public modules; with `with_content`, only those that contain more than a docstring."""
     names = []
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = ("petastore", *path.relative_to(PACKAGE).with_suffix("").parts)
@@ -97,7 +97,7 @@ def test_dir_lists_public_names_without_loading_them() -> None:
     assert [name for name in loaded if name.startswith("petastore")] == ["petastore"]
 
 
-# JAX, Horovod and Lightning are in another environment, where `neighbours` runs what is in these.
+# JAX, Horovod and Lightning are installed in another environment, where the tests of `neighbours` run.
 OF_NEIGHBOURS = ("petastore.adapters.jax", "petastore.interop.horovod_spark")
 OF_TENSORFLOW = ("petastore.adapters.keras", "petastore.adapters.tensorflow")
 
@@ -106,7 +106,7 @@ OF_TENSORFLOW = ("petastore.adapters.keras", "petastore.adapters.tensorflow")
 def test_all_of_each_module_lists_existing_names_once(repository: Path, subtests: pytest.Subtests) -> None:
     names = [name for name in _modules(with_content=True) if not name.startswith((*OF_NEIGHBOURS, *OF_TENSORFLOW))]
     packages = {path.parent.name for path in (repository / "petastore").glob("*/__init__.py")}
-    assert packages <= {name.split(".")[1] for name in names if "." in name}  # modules of every package are found
+    assert packages <= {name.split(".")[1] for name in names if "." in name}  # modules of every package are included
     _check_all(names, subtests)
 
 
@@ -117,7 +117,7 @@ def test_all_of_tensorflow_modules_lists_existing_names_once(subtests: pytest.Su
 
 
 def _check_all(names: list[str], subtests: pytest.Subtests) -> None:
-    """In sorted order too, as ruff checks (RUF022)."""
+    """Names must also be sorted, like ruff's RUF022 checks."""
     assert names
     for name in names:
         with subtests.test(name):
@@ -167,14 +167,14 @@ print("read", len(back))
 
 
 def _link_distribution(name: str, site: Path) -> None:
-    """Install one distribution into another environment by links to the files of this one."""
+    """Install a distribution into another environment by symbolic links to the files of this one."""
     distribution = importlib.metadata.distribution(name)
     for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
         (site / top).symlink_to(Path(str(distribution.locate_file(top))))
 
 
 def test_core_dependencies_suffice_to_write_and_read_scalars_and_arrays(tmp_path: Path) -> None:
-    """A virtual environment of its own that holds petastore and its dependencies except obstore, and nothing else."""
+    """The test runs in a new virtual environment with only petastore and its dependencies, without obstore."""
     home = tmp_path / "venv"
     venv.create(home, with_pip=False, symlinks=True)
     site = next((home / "lib").glob("python3.*/site-packages"))
@@ -194,7 +194,7 @@ def test_core_dependencies_suffice_to_write_and_read_scalars_and_arrays(tmp_path
 
 
 def test_first_batch_does_not_import_pandas(tmp_path: Path) -> None:
-    """It takes half a second and more to import, and nothing that a batch of numbers, text or images needs."""
+    """Importing pandas takes at least half a second, and a batch of numbers, text or arrays does not need it."""
     program = (
         "import sys\n"
         "import numpy as np\n"
@@ -245,7 +245,7 @@ NOT_FOR_LOCAL_FILES = (
     "petastore.storage.row_groups.fetched_row_group",
     "petastore.transforming",
 )  # fmt: skip
-"""What only far files, reports, and what is done to rows need; each name stands for all modules below it, too."""
+"""Modules that a batch of local files does not need; each name includes all modules below it."""
 
 MOST_MODULES = 200
 
@@ -261,7 +261,7 @@ with make_reader(sys.argv[1], shuffle_rows=True, seed=1) as reader:
 
 
 def test_first_batch_imports_only_the_modules_it_runs(tmp_path: Path) -> None:
-    """A module takes most of a millisecond: a thousand of them would be what takes longest until a model trains."""
+    """An import takes most of a millisecond, so a thousand modules would dominate the time to the first batch."""
     fields = [
         petastore.UnischemaField("id", "int64"),
         petastore.UnischemaField("word", str),

@@ -1,4 +1,4 @@
-"""Indexers find the row groups of each value, by rows and by columns alike."""
+"""Tests of indexers: they find the row groups of each value, from rows and from columns alike."""
 
 from __future__ import annotations
 

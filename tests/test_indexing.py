@@ -1,4 +1,4 @@
-"""Stored indexes are found by their names, and are those of this version of the dataset."""
+"""Tests of stored indexes: they are loaded by name, and a stale index raises an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An inventory is a value: it checks itself, compares by its fingerprint and cannot be changed."""
+"""Tests of `Inventory`: validation of its arguments, immutability, equality, fingerprint and pickling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Java is told: to be modest, and to take the classes that were kept for it, which never shows."""
+"""Tests of the JVM options for Spark tests: the user's come first, and an unusable class archive prints no warning."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def test_java_options_of_the_user_are_kept() -> None:
     assert environment == {"JDK_JAVA_OPTIONS": "-Xmx1g"}
 
 
-def test_java_without_a_class_archive_gets_no_option(tmp_path: Path) -> None:
+def test_java_without_a_class_archive_gets_no_archive_option(tmp_path: Path) -> None:
     environment: dict[str, str] = {}
     tell_java(environment, tmp_path / "classes.jsa")
     assert "SharedArchiveFile" not in environment["JDK_JAVA_OPTIONS"]
 
 
-def test_java_with_a_shared_class_archive_starts_silently(tmp_path: Path) -> None:
+def test_java_with_an_unusable_class_archive_starts_silently(tmp_path: Path) -> None:
     classes = tmp_path / "two words" / "classes.jsa"
     classes.parent.mkdir()
     classes.write_bytes(bytes(5000))

@@ -1,4 +1,4 @@
-"""Names of packages are loaded on first use, and stay."""
+"""Tests of lazy imports in packages: a name is loaded on first use and then stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layout tells the architecture: packages are small, no two files need each other, and tests mirror packages."""
+"""Tests of the package layout: small packages, no import cycles, unique names, checked layers, one test folder each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def module_of(path: Path, repository: Path) -> str:
 
 
 def imported_by(path: Path, modules: set[str]) -> set[str]:
-    """The modules among some that a file imports anywhere: in functions, and for types alone, too."""
+    """Return which of the modules a file imports anywhere, including in functions and for type checking."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -35,11 +35,11 @@ def test_packages_have_a_limited_number_of_files(repository: Path) -> None:
 def test_modules_have_no_import_cycles(repository: Path) -> None:
     paths = {module_of(path, repository): path for path in (repository / "petastore").rglob("*.py")}
     imports = {module: imported_by(path, set(paths)) - {module} for module, path in paths.items()}
-    graphlib.TopologicalSorter(imports).prepare()  # raises CycleError, which names the files of a cycle
+    graphlib.TopologicalSorter(imports).prepare()  # raises CycleError, whose message names the modules of a cycle
 
 
 NAMED_FOR_A_FRAMEWORK = {"keras", "petastorm", "DataLoader", "PetastoreDataModule"}
-"""Modules and classes of the same purpose, one for each framework, under the name that its users expect."""
+"""Names of modules and classes that exist once for each framework, because its users expect that name."""
 
 
 def test_modules_and_public_classes_have_different_names(repository: Path) -> None:
@@ -59,7 +59,7 @@ def test_modules_and_public_classes_have_different_names(repository: Path) -> No
 
 
 def layers_of(repository: Path, container: str) -> list[list[str]]:
-    """The layers of a contract, from the top, each with its names."""
+    """Return the layers of an import contract from top to bottom, each as a list of names."""
     project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]
     (layers,) = [contract["layers"] for contract in contracts if contract.get("containers") == [container]]
@@ -67,7 +67,7 @@ def layers_of(repository: Path, container: str) -> list[list[str]]:
 
 
 def picture_of(repository: Path, first: str, arrow: str) -> list[list[str]]:
-    """The names in the picture that begins with a name, from arrow to arrow."""
+    """Return the names in the diagram that begins with `first`, split at arrows."""
     page = (repository / "docs/explanation/a-reader-runs-a-plan.md").read_text(encoding="utf-8")
     (picture,) = re.findall(rf"```text\n({first}\b.*?)```", page, re.DOTALL)
     return [re.findall(r"\w+", names) for names in picture.split(arrow)]
@@ -89,11 +89,11 @@ def test_architecture_page_diagram_of_reader_layers_equals_checked_layers(reposi
 
 
 TOOLS = {"fuzz", "benchmarks", "corpus", "examples", "laws", "pythons", "servers"}
-"""Folders of tests that are about the repository, its programs and strangers' files instead of a package."""
+"""Folders of tests of the repository, of its tools and of other writers' files, without a package in petastore."""
 
 
 def packages_of(repository: Path) -> set[Path]:
-    """Return the packages, by their path in `petastore`."""
+    """Return the packages, by their path relative to `petastore`."""
     return {
         path.parent.relative_to(repository / "petastore") for path in (repository / "petastore").rglob("__init__.py")
     }
@@ -104,7 +104,7 @@ def folders_with_tests(root: Path) -> set[Path]:
 
 
 def test_each_package_has_a_test_folder(repository: Path) -> None:
-    # JAX is installed in the environment of the neighbours only.
+    # JAX is installed only in the environment of `neighbours`.
     of_neighbours = {Path("adapters") / folder for folder in folders_with_tests(repository / "neighbours")}
     assert packages_of(repository) - folders_with_tests(repository / "tests") - of_neighbours == set()
 

@@ -1,4 +1,4 @@
-"""The net under all tests has no holes: each kind of leak is seen, and ends in progress are waited for."""
+"""Tests of the leak check: each kind of leak is found, and resources that are being closed are waited for."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_leak_check_waits_for_ending_threads() -> None:
 def test_leak_check_ignores_sockets_of_a_shared_spark_session(monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark.core.context import SparkContext
 
-    kept = SparkContext._gateway  # of a test before this one in the same process
+    kept = SparkContext._gateway  # from an earlier test in the same process
     before = leaks.Running.now()
     ours, javas = socket.socketpair()
     with ours, javas:

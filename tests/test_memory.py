@@ -1,4 +1,4 @@
-"""Growth is what the work took, whatever the process had before."""
+"""Tests of the memory measurement: only memory that the function allocates counts, not that of the parent process."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def test_memory_measure_ignores_memory_freed_by_a_fork() -> None:
     assert 45_000_000 < grown < 60_000_000
 
 
-def test_memory_measure_counts_touched_memory() -> None:
+def test_memory_measure_counts_reused_freed_memory() -> None:
     pieces = [bytearray(100_000) for _ in range(1_000)]
-    end = pieces.pop()  # behind it nothing is free, so what is before it stays with the C library
+    end = pieces.pop()  # the last block stays, so that the C library keeps the freed memory before it
     pieces.clear()
     given, grown = grown_in_child(lambda _: len(b"x" * 50_000_000))
     assert (given, len(end)) == (50_000_000, 100_000)

@@ -1,4 +1,4 @@
-"""What notebooks show: tables, in which what comes from a dataset is text."""
+"""Tests of HTML tables in notebooks: values of a dataset are escaped as text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from petastore.plan import Order, Plan, ReadRequest, Selection, Shard
 
 
 class Cells(html.parser.HTMLParser):
-    """The text of each cell, and the tags that there are."""
+    """HTML parser that collects the text of each table cell, and the set of tags."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

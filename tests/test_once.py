@@ -1,4 +1,4 @@
-"""Properties that are worked out once: no lock, and one value for all threads."""
+"""Tests of `once`, a cached property: computed once without a lock, with one value for all threads."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Shared:
 
     @once
     def value(self) -> object:
-        self.meet.wait()  # all threads work it out at once
+        self.meet.wait()  # all threads compute the value at the same time
         return object()
 
 
@@ -92,14 +92,14 @@ def test_cached_attribute_is_thread_safe() -> None:
 def test_cached_attribute_is_stored_in_the_instance_dict() -> None:
     squared = Squared(3)
     assert squared.square == 9
-    assert squared.__dict__["square"] == 9  # found there before the descriptor, which has no `__set__`
+    assert squared.__dict__["square"] == 9  # found there before the descriptor is used, because `once` has no `__set__`
     assert not hasattr(once, "__set__")
 
 
 class Cubed(Squared):
     @once
     def square(self) -> int:
-        """The square of the class above, once more times the number."""
+        """The square of the base class, times the number."""
         return self.number * super().square
 
 

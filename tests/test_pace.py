@@ -1,4 +1,4 @@
-"""Time limits follow the pace of the machine."""
+"""Tests of time limits that depend on the measured speed of the machine."""
 
 from __future__ import annotations
 

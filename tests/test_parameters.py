@@ -1,4 +1,4 @@
-"""Parameters go between modules as values or by name: no dict of them, in which a type checker sees nothing."""
+"""Tests of parameters: options are passed by name or as typed objects, never as untyped dicts, and signatures agree."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from petastore.readers.option_signatures import names_of
 from petastore.readers.options import DatasetOptions, RowOptions
 
 OF_DATASET = {*names_of(DatasetOptions), *names_of(RowOptions)}
-"""Parameters that say which dataset and which of its rows."""
+"""Parameters that select a dataset and its rows."""
 
 PACKAGE = Path(petastore.__file__).parent
 OF_ANYTHING = {"Any", "object"}
 
 DICTS_OF_OTHERS = {
-    # Rows, whose fields the user's schema has.
+    # Rows; their fields are those of the user's schema.
     "Unischema.make_namedtuple",
-    # `storage_options` of users, for fsspec.
+    # The user's `storage_options` for fsspec.
     "_from_fsspec",
     "FsspecStore.fs",
     "http_settings",
-    # Of Arrow's S3, from such options.
+    # Options of Arrow's S3 filesystem, made from `storage_options`.
     "s3_settings",
     "make_child_filesystem",
-    # What obstore says of a file, and credentials in its words.
+    # File information and credentials in obstore's format.
     "_version_in",
     "_listed",
     "constant_credentials",
-    # What fsspec gives to the methods of a filesystem.
+    # Arguments that fsspec passes to the methods of a filesystem.
     *(f"FaultyFileSystem.{name}" for name in ("__init__", "info", "ls", "cat_file", "open")),
     *(f"FaultyFileSystem.{name}" for name in ("pipe_file", "mkdir", "mv", "rm")),
-    # What BigDL Orca gives to a function that makes data.
+    # Configuration that BigDL Orca passes to a data creator function.
     "from_orca_config",
-    # Options of users, for fsspec, in another process.
+    # The user's options for fsspec, in another process.
     "_fsspec_files",
-    # JSON: a codec's configuration in a schema document, states, and the facts that ranks tell each other.
+    # JSON: codec configurations in schema documents, states, and facts that ranks exchange.
     "codec_from_json",
     "ReaderDataset._adopt",
     "resume",
@@ -52,20 +52,20 @@ DICTS_OF_OTHERS = {
     "_resumed_mixture",
     "_agreed_order",
     "assert_agreed",
-    # What Horovod's estimators tell their data modules and stores, and users these modules beyond that.
+    # Arguments that Horovod's estimators, and their users, pass to data modules and stores.
     "PetastoreDataModule.__init__",
     "EstimatorDataModule._loader",
     "EstimatorDataModule.with_options",
     "PetastoreStore.__init__",
     "PetastoreStore.create",
-    # What Python itself gives.
+    # Arguments that Python passes.
     "DataframeColumnCodec.__init_subclass__",
 }
-"""Functions that are given, or unpack, a dict which is the user's or a file's: no parameters of ours."""
+"""Functions that take or unpack a dict of the user or of a file, which does not hold petastore's parameters."""
 
 
 def _is_of_anything(annotation: ast.expr | None) -> bool:
-    """Whether an annotation says of a dict that it has values of any type."""
+    """Return whether an annotation contains a dict with values of any type."""
     return any(
         isinstance(part, ast.Subscript)
         and ast.unparse(part.value) in {"dict", "Mapping", "MutableMapping"}
@@ -76,7 +76,7 @@ def _is_of_anything(annotation: ast.expr | None) -> bool:
 
 
 def _functions(tree: ast.AST, within: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
-    """The functions and methods of a module, by name."""
+    """Yield the functions and methods of a module, with their names."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef):
             yield within + node.name, node
@@ -85,7 +85,7 @@ def _functions(tree: ast.AST, within: str = "") -> Iterator[tuple[str, ast.Funct
 
 
 def _untyped_attributes(trees: list[ast.Module]) -> set[str]:
-    """Names of attributes, methods and functions that are, or return, dicts of anything."""
+    """Return the names of attributes that are untyped dicts, and of functions and methods that return one."""
     nodes = [node for tree in trees for node in ast.walk(tree)]
     of_classes = [part for node in nodes if isinstance(node, ast.ClassDef) for part in node.body]
     assigned = [node for node in nodes if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Attribute)]
@@ -98,12 +98,12 @@ def _untyped_attributes(trees: list[ast.Module]) -> set[str]:
 
 
 def _faults(function: ast.FunctionDef, attributes: set[str], own: set[str]) -> Iterator[str]:
-    """Where a function is given parameters as a dict of anything, or hands them over as one.
+    """Yield the places where a function takes parameters as an untyped dict, or passes one on.
 
     Args:
-        function: Which.
-        attributes: Names of attributes, methods and functions that are dicts of anything.
-        own: Functions of the same module.
+        function: The function to check.
+        attributes: Names of attributes, methods and functions that are or return untyped dicts.
+        own: Names of functions of the same module.
     """
     arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
     further = function.args.kwarg
@@ -121,7 +121,7 @@ def _faults(function: ast.FunctionDef, attributes: set[str], own: set[str]) -> I
 
 
 def _unpacked(given: ast.expr, untyped: set[str], attributes: set[str], own: set[str]) -> Iterator[str]:
-    """Whether what is unpacked into a call is a dict of anything that came from elsewhere."""
+    """Yield a fault if an untyped dict, which the function did not make, is unpacked into a call."""
     for part in ast.walk(given):
         is_parameter = isinstance(part, ast.Name) and part.id in untyped
         is_attribute = isinstance(part, ast.Attribute) and part.attr in attributes
@@ -133,7 +133,7 @@ def _unpacked(given: ast.expr, untyped: set[str], attributes: set[str], own: set
 
 
 def untyped_parameters(sources: dict[str, str]) -> dict[str, list[str]]:
-    """Of each function in some modules that takes or gives parameters as a dict of anything: how."""
+    """Return how each function of some modules takes or passes parameters as an untyped dict."""
     trees = {name: ast.parse(source) for name, source in sources.items()}
     attributes = _untyped_attributes(list(trees.values()))
     found: dict[str, list[str]] = {}
@@ -150,7 +150,7 @@ def test_modules_of_petastore_pass_no_untyped_keyword_dicts() -> None:
     sources = {str(path): path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
     found = untyped_parameters(sources)
     assert {name: faults for name, faults in found.items() if name not in DICTS_OF_OTHERS} == {}
-    assert DICTS_OF_OTHERS - set(found) == set()  # the list says no more than it must
+    assert DICTS_OF_OTHERS - set(found) == set()  # each entry of the list is needed
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def _typed_dicts() -> dict[str, dict[str, str]]:
-    """For each `TypedDict` of reader options: its keys and their types, those that it inherits included."""
+    """Return the keys and types of each `TypedDict` of reader options, including inherited keys."""
     files = [PACKAGE / "plan/request.py", PACKAGE / "readers/options.py"]
     nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
     found: dict[str, dict[str, str]] = {"TypedDict": {}}

@@ -1,4 +1,4 @@
-"""Datasets that real Petastorm wrote open as they are: fields, values, partitions; nothing is unpickled."""
+"""Tests of datasets written by Petastorm 0.5.1, 0.7.6 and 0.13.1: schema and values are read without unpickling."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from petastore.writers.commit import commit_dataset
 
 ARRAYS = NdarrayCodec()
 SHAPE = (32, 16, 3)
-# What the two legacy pickles say, by hand.
+# The fields that both pickled legacy schemas have, written by hand.
 COMMON = [
     UnischemaField("decimal", Decimal, (), ScalarCodec("decimal(10,9)")),
     UnischemaField("empty_matrix_string", bytes, (None,), ARRAYS),
@@ -55,7 +55,7 @@ RELEASES = sorted(ADDED)
 
 
 def plain_value(field: UnischemaField, cell: Any) -> Any:
-    """The value of a cell, decoded by other libraries than ours."""
+    """Return the value of a cell, decoded by Pillow or NumPy instead of petastore."""
     if cell is None:
         return None
     if isinstance(field.codec, CompressedImageCodec):

@@ -1,4 +1,4 @@
-"""Pictures of the documentation: each SVG file is what `docs/images/draw.py` draws."""
+"""Tests of the images in the documentation: each SVG file is up to date with `docs/images/draw.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain Parquet of every type that Arrow writes, held against what Arrow reads; columns of any name and number."""
+"""Tests of plain Parquet: values of random Arrow types equal pyarrow's, and columns may have any name and number."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.arrow_values import of_arrow, of_petastore
 from tests.tier import examples
 
 INT64 = st.integers(-(2**63) + 1, 2**63 - 1)
-"""The least one is NumPy's word for no time."""
+"""All int64 except the smallest one, which is NumPy's NaT."""
 
 
 def counts(stored: pa.DataType, values: st.SearchStrategy[int]) -> tuple[pa.DataType, st.SearchStrategy[Any]]:
-    """A type whose values are made of their counts, as Python holds not all of them."""
+    """Return a type and integer counts for its values, because Python's objects cannot represent all of them."""
     return stored, values
 
 
@@ -64,7 +64,7 @@ def is_time(stored: pa.DataType) -> bool:
 
 @st.composite
 def columns(draw: st.DrawFn, depth: int = 2) -> tuple[pa.DataType, st.SearchStrategy[Any]]:
-    """A type, and values of it: of times, their counts."""
+    """Draw a type and a strategy for its values; times are drawn as integer counts."""
     kind = draw(
         st.sampled_from(["plain", "plain", "time", "list", "large", "fixed", "struct", "map"][: 8 if depth else 3])
     )
@@ -85,7 +85,7 @@ def columns(draw: st.DrawFn, depth: int = 2) -> tuple[pa.DataType, st.SearchStra
 
 
 def as_integers(stored: pa.DataType) -> pa.DataType:
-    """The type with integers where it has times: what Python's objects can be put into."""
+    """Return the type with integers in place of times, so that pyarrow can convert Python integers to it."""
     types = pa.types
     if is_time(stored):
         return pa.int32() if stored.bit_width == 32 else pa.int64()
@@ -102,18 +102,18 @@ def as_integers(stored: pa.DataType) -> pa.DataType:
 
 @st.composite
 def tables(draw: st.DrawFn) -> pa.Table:
-    """A table of one column of some type."""
+    """Draw a table with one column of a random type."""
     stored, values = draw(columns())
     rows = draw(st.lists(st.none() | values, max_size=6))
     try:
         return pa.table({"x": pa.array(rows, as_integers(stored)).cast(stored)})
-    except pa.ArrowInvalid:  # Arrow's cast of lists with nulls makes columns that it then finds invalid
+    except pa.ArrowInvalid:  # Arrow's cast of lists with nulls makes columns that Arrow itself then rejects
         assume(False)
         raise
 
 
 def without_lists_of_nulls(value: Any) -> Any:
-    """The value with None in place of lists of nothing but nulls: in arrays of a fixed size both are masked alike."""
+    """Replace lists that contain only nulls with None: masked arrays of fixed size do not distinguish the two."""
     if not isinstance(value, list):
         return value
     items = [without_lists_of_nulls(item) for item in value]
@@ -128,13 +128,13 @@ def test_plain_parquet_values_equal_pyarrows(
     with tempfile.TemporaryDirectory() as folder:
         try:
             pq.write_table(table, folder + "/x.parquet", row_group_size=rows_per_group, use_dictionary=with_dictionary)
-        except (pa.ArrowNotImplementedError, IndexError):  # Arrow does not write views nor dictionaries in all structs
+        except (pa.ArrowNotImplementedError, IndexError):  # Arrow cannot write views, nor dictionaries in some structs
             assume(False)
         make = petastore.make_batch_reader if is_batched else petastore.make_reader
         with make(folder, shuffle_row_groups=False) as reader:
             given_out = [of_petastore(item.x) for item in reader]
             found = [value for column in given_out for value in column] if is_batched else given_out
-        # Row group by row group: Arrow does not put nested dictionaries of several together.
+        # One row group at a time, because Arrow cannot concatenate nested dictionaries of several row groups.
         with pq.ParquetFile(folder + "/x.parquet") as file:
             groups = [file.read_row_group(number).column("x") for number in range(file.num_row_groups)]
         expected = [value for group in groups for value in of_arrow(group)]

@@ -1,4 +1,4 @@
-"""The count of private names and clocks sees what a test would have to be rewritten for."""
+"""Tests of the count of private names and clocks: it finds each use in tests, and ignores public names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Names that are promised stay: the list of them, `public_names.json`, is changed by hand, and on purpose.
+"""Tests of public names: they equal the list in `public_names.json`, which is changed only by hand.
 
-`docs/reference/versions.md` says what is public: the names of the reference, and those that these packages list. A name
-that goes, or a new one that nobody added there, fails.
+`docs/reference/versions.md` says what is public: the names of the reference, and those that these packages list. A
+removed name, or a new name that is missing in the list, fails.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PACKAGES = (
     "cache", "codecs", "dataset", "distributed", "expressions", "plan", "readers", "schema", "spark", "tracing",
     "tuning", "view",
 )  # fmt: skip
-"""Packages whose names are public, beside those below `adapters`, and the modules of `testing`."""
+"""Packages whose names are public, in addition to those below `adapters` and the modules of `testing`."""
 
 MODULES = (
     "adapters/horovod", "adapters/jax", "adapters/keras", "errors", "images", "indexers", "indexing", "notebook",
@@ -32,7 +32,7 @@ MODULES = (
 
 
 def _listed(path: Path) -> list[str]:
-    """What a module has in `__all__`, without importing it: not all of them can be, in one environment."""
+    """Return the names in a module's `__all__` without importing it: one environment cannot import all modules."""
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return sorted(ast.literal_eval(node.value))
@@ -47,7 +47,7 @@ def _public_modules() -> list[Path]:
 
 
 def _names() -> dict[str, list[str]]:
-    """Module to its public names."""
+    """Return the public names of each module."""
     found = {
         ".".join(("petastore", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): _listed(
             path

@@ -1,4 +1,4 @@
-"""What the repository promises about itself holds: its verbs, its pins, its dependencies, its licence."""
+"""Tests of the repository: make targets, pinned packages, dependencies, extras, license and the site."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_extras_equal_those_named_in_errors(project: dict[str, Any], repository:
 
 
 def test_extra_tf_installs_one_tensorflow(project: dict[str, Any], repository: Path) -> None:
-    """`tensorflow-cpu` beside an installed `tensorflow` replaces its modules."""
+    """`tensorflow-cpu` replaces the modules of a `tensorflow` that is already installed."""
     assert [re.split("[<>=]", one)[0] for one in project["project"]["optional-dependencies"]["tf"]] == ["tensorflow"]
     setup = (repository / "Makefile").read_text(encoding="utf-8")
     (extras,) = re.findall(r"--editable '\.\[([a-z0-9,-]+)\]' --group dev", setup)
@@ -89,7 +89,7 @@ def plan_in_a_fresh_clone(verb: str, repository: Path, folder: Path) -> str:
     builder = Path("neighbours", "horovod", "build_wheel.py")
     (folder / builder).parent.mkdir(parents=True)
     shutil.copy(repository / builder, folder / builder)
-    # The first Python on PATH may be that of an environment: tests run with one that is activated, too.
+    # The first Python on PATH may be that of an activated environment in which the tests run.
     planned = ["make", "-n", verb, "PYTHON=/a/python3"]
     return subprocess.run(planned, cwd=folder, capture_output=True, text=True, check=True).stdout
 
@@ -184,7 +184,7 @@ def test_license_is_the_full_apache_text(repository: Path, project: dict[str, An
 
 
 def test_site_requests_nothing_from_other_hosts(repository: Path) -> None:
-    """It can be read offline, and nobody is told who reads it."""
+    """The site can be read offline, and no other host learns who reads it."""
     text = (repository / "mkdocs.yml").read_text(encoding="utf-8")
     assert "font: false" in text
     assert not re.search(r"cdn|unpkg|googleapis", text)

@@ -1,4 +1,4 @@
-"""No secret of a URL or of storage_options is in anything that people see, whatever a file system says about it."""
+"""Tests of secrets: credentials in URLs and storage_options are redacted in errors, logs, reprs and pickles."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SCHEMA = petastore.Unischema("frames", [petastore.UnischemaField("id", "int64")]
 
 
 class TalkativeFiles(FailingFiles):
-    """Says in each error with what it was made."""
+    """Filesystem whose errors contain the credentials that it was created with."""
 
     protocol = "talkative"
     kept: dict[str, bytes]
@@ -71,7 +71,7 @@ def _talkative() -> Iterator[None]:
 
 
 def everything(problem: BaseException | None) -> str:
-    """All that can be printed of an exception, also by those who look behind what it hides."""
+    """Return all text that an exception can print, including chained exceptions that are hidden."""
     if problem is None:
         return ""
     found = [str(problem), repr(problem), repr(problem.args), repr(vars(problem))]
@@ -82,7 +82,7 @@ def everything(problem: BaseException | None) -> str:
 
 
 def seen_of(call: Callable[[], Any], caplog: pytest.LogCaptureFixture) -> str:
-    """All that people see of a call."""
+    """Return everything that a call shows: its result, errors, output, logs and warnings."""
     output = io.StringIO()
     problem: BaseException | None = None
     result: Any = None
@@ -168,7 +168,7 @@ def test_url_secrets_are_not_shown(url: str, caplog: pytest.LogCaptureFixture) -
             assert not [line for line in seen.splitlines() if SECRET in line]
 
 
-@pytest.mark.usefixtures("real_backoff")  # so that the time is over before the last attempt
+@pytest.mark.usefixtures("real_backoff")  # so that the timeout passes before the last attempt
 @pytest.mark.leaves_running("fsspec keeps its web session")
 @pytest.mark.parametrize("url", [url for url in URLS if "127.0.0.1" in url])
 def test_url_secrets_are_not_shown_after_a_timeout(url: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -179,7 +179,7 @@ def test_url_secrets_are_not_shown_after_a_timeout(url: str, caplog: pytest.LogC
 
 
 def as_a_child_has_it(thing: Any) -> Any:
-    """What comes out of a pickle that is given to a process that `multiprocessing` starts."""
+    """Return a pickle round trip as for a child process that `multiprocessing` spawns."""
     starting: Any = object()
     set_spawning_popen(starting)
     try:
@@ -208,7 +208,7 @@ def test_pickles_contain_credentials_only_for_child_processes() -> None:
 
 
 def unopened(url: str, options: dict[str, Any]) -> Location:
-    """Return a location without looking whether a dataset is there."""
+    """Return a location without checking that a dataset exists there."""
     filesystem, path = filesystem_and_path(url, options, None)
     return Location(url, filesystem, path)
 
@@ -249,7 +249,7 @@ def test_pyarrow_filesystem_credentials_are_not_pickled() -> None:
 
 
 class Signed(http.server.BaseHTTPRequestHandler):
-    """Files of a directory, by ranges, for who knows the signature."""
+    """HTTP handler that serves files of a directory, with range requests, only for URLs with the signature."""
 
     root: Path
 
@@ -274,7 +274,7 @@ class Signed(http.server.BaseHTTPRequestHandler):
             self.wfile.write(data[start:stop])
 
     def log_message(self, *args: Any) -> None:
-        """Say nothing."""
+        """Print no log."""
 
 
 @pytest.mark.leaves_running("fsspec keeps its web session")

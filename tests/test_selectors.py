@@ -1,4 +1,4 @@
-"""Selectors pick row groups by what indexes say, joined in any depth."""
+"""Tests of row group selectors: unions and intersections of index lookups, nested to any depth."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INDEXES = {
     "c": RowGroupIndex("c", ("z",), None, [[1, 4]]),
 }
 Picks = tuple[RowGroupSelectorBase, set[int]]
-"""A selector, and what it picks by definition."""
+"""A selector, and the row groups that it must select."""
 
 
 def of_one(name: str, values: list[Any]) -> Picks:

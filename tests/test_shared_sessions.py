@@ -1,4 +1,4 @@
-"""With `--dist loadfile`, files of `tests/spark` go to one worker, and all others are distributed by file."""
+"""Tests of the xdist scheduler: files of `tests/spark` run on one worker, all others are distributed by file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the site is made of: public names, folded parameters, links to the source, and nothing of other hosts."""
+"""Tests of the documentation site: API reference, links to the source, search terms and screenshots."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ Returns:
 
 @pytest.fixture(scope="module")
 def documented(repository: Path) -> set[str]:
-    """What the pages of the reference name."""
+    """Return the names that the pages of the API reference document."""
     pages = (repository / "docs" / "reference").glob("*.md")
     return {name for page in pages for name in DOCUMENTED.findall(page.read_text(encoding="utf-8"))}
 
 
 def extension(repository: Path, name: str, *arguments: Any) -> Any:
-    """One of the site's own extensions, as mkdocs loads it: from its file."""
+    """Return an object of one of the site's mkdocs extensions, loaded from its file like mkdocs does."""
     file = repository / "docs" / f"{re.sub('(?<!^)(?=[A-Z])', '_', name).lower()}.py"
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
@@ -68,13 +68,13 @@ def extension(repository: Path, name: str, *arguments: Any) -> Any:
 
 
 def test_public_names_of_petastore_are_in_the_api_reference(documented: set[str]) -> None:
-    elsewhere = {*petastore.errors.__all__, *petastore.spark.__all__}  # on the pages of these modules
+    elsewhere = {*petastore.errors.__all__, *petastore.spark.__all__}  # documented on the pages of these modules
     assert {f"petastore.{name}" for name in set(petastore.__all__) - elsewhere} <= documented
 
 
 @pytest.fixture(scope="module")
 def package(repository: Path) -> griffe.Module:
-    """The package as the site's generator sees it, with links to the source."""
+    """Return the package as the site generator loads it, with links to the source."""
     links = extension(repository, "SourceLinks", "https://code.example/blob/main/")
     loaded = griffe.load("petastore", search_paths=[repository], extensions=griffe.Extensions(links))
     assert isinstance(loaded, griffe.Module)
@@ -123,7 +123,7 @@ def test_reference_names_link_to_their_source_lines(repository: Path, package: g
 
 
 def test_repository_link_makes_no_requests(repository: Path) -> None:
-    """The theme's own has a component that asks GitHub for stars."""
+    """The theme's default repository link requests the number of stars from GitHub."""
     partial = (repository / "docs" / "theme" / "partials" / "source.html").read_text(encoding="utf-8")
     assert "data-md-component" not in partial.partition("-#}")[2]
 
@@ -162,7 +162,7 @@ SEARCHED = {
     "quickstart": 5,
     "FAQ": 5,
 }
-"""Words that users type into the search of the site, and on how many pages each has to be found."""
+"""Search terms of users, and the least number of pages on which each must occur."""
 
 
 @pytest.mark.parametrize("word", SEARCHED)
@@ -185,7 +185,7 @@ def test_name_index_has_each_documented_name(repository: Path, documented: set[s
         "petastore.spark.caching.leases",
         "petastore.codecs.registry.register",
         "petastore.cli.inspect.dataset_facts",
-        # laws.md lists the members of its modules, and not these two.
+        # laws.md lists the members of its modules, except these two.
         "petastore.testing.codec_laws.empty_column",
         "petastore.testing.training.numbers_of",
     }

@@ -1,4 +1,4 @@
-"""Threads that others wait for: how they stand beside the trainer's."""
+"""Tests of the scheduling class of worker threads: SCHED_BATCH for workers, unchanged for all other threads."""
 
 from __future__ import annotations
 

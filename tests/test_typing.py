@@ -1,4 +1,4 @@
-"""The package has types for its users: `make check` runs mypy over `tests/user_programs`."""
+"""Tests of type information: the package has `py.typed`, and mypy checks `tests/user_programs` in strict mode."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 def test_mypy_checks_user_programs_and_reports_unused_ignores() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"]
-    assert settings["strict"] is True  # which includes warn_unused_ignores
+    assert settings["strict"] is True  # strict includes warn_unused_ignores
     assert "tests" in settings["files"]
     assert "exclude" not in settings
     relaxed = [override["module"] for override in settings["overrides"] if "warn_unused_ignores" in override]
@@ -32,4 +32,4 @@ def test_package_has_py_typed_in_wheels() -> None:
     assert project["tool"]["hatch"]["build"] == {"targets": {"wheel": {"packages": ["petastore"]}}}
     assert "Typing :: Typed" in project["project"]["classifiers"]
     ignored = subprocess.run(["git", "check-ignore", "petastore/py.typed"], cwd=ROOT, capture_output=True, check=False)
-    assert ignored.returncode == 1  # hatchling leaves out what git ignores
+    assert ignored.returncode == 1  # hatchling leaves out files that git ignores

@@ -1,4 +1,4 @@
-"""Warm interpreters run programs as `python -c` does: arguments, streams, environment, exit codes and signals."""
+"""Tests of warm interpreters: a forked program has arguments, streams, exit code and signals as with `python -c`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_forked_program_can_be_written_to_and_killed(warm_json: WarmInterpreter)
 
 
 def test_forked_programs_run_together_and_share_descriptors(warm_json: WarmInterpreter) -> None:
-    """Each waits for what the other one sends, through a socket that has the number it has here."""
+    """Each program waits for a message of the other one, through a socket with the same descriptor number as here."""
     program = "import os, sys; end = int(sys.argv[1]); os.write(end, b'x'); print(os.read(end, 1).decode())"
     pair = socket.socketpair()
     programs = [warm_json.start(program, end.fileno(), pass_fds=[end.fileno()]) for end in pair]

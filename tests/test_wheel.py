@@ -1,4 +1,4 @@
-"""The wheel that `pip wheel` builds is the package and nothing else, and works where the repository is not."""
+"""Tests of the wheel: it contains only the package, and works in an environment without the repository."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel, which sees what else is installed in this one."""
+    """Return a virtual environment with the wheel, which also sees the packages installed in this environment."""
     home = tmp_path_factory.mktemp("installed") / "venv"
     venv.create(home, with_pip=False, symlinks=True)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(home / "bin" / "python")]
     subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True)
-    # Afterwards, for pip must not take our own petastore for one that it is to replace.
+    # Only after the installation: otherwise pip would try to replace the petastore of this environment.
     site = next((home / "lib").glob("python3.*/site-packages"))
     seen = [path for path in sys.path if Path(path).name == "site-packages"]
     (site / "what-else-there-is.pth").write_text("\n".join(seen), encoding="utf-8")
@@ -53,7 +53,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(command: list[str | Path], folder: Path) -> str:
-    """What a command prints, as in a shell of somebody who has no clone."""
+    """Return the output of a command that runs outside the repository, with a minimal environment."""
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin", "NO_COLOR": "1"}
     )

@@ -1,4 +1,4 @@
-"""Wording check: counts of avoided phrases may only fall."""
+"""Tests of the wording check: counts of unclear phrases may only fall."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _SLOW_DOCTESTS = ("petastore/adapters/tensorflow", "petastore/adapters/keras")
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Do not import files that are slow as a whole: importing some of them takes seconds."""
+    """Ignore files that are marked slow as a whole, because importing some of them takes seconds."""
     if IS_FULL or collection_path.suffix != ".py":
         return None
     if any(folder in collection_path.as_posix() for folder in _SLOW_DOCTESTS):

@@ -15,7 +15,7 @@ _pace = Pace()
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """The time limit of each test follows the pace of the machine: other programs may be at work there."""
+    """Multiply the time limit of each test by the slowness of the machine, where other programs may run."""
     marked = item.get_closest_marker("timeout")
     asked = item.config.getoption("timeout", None)
     limit = marked.args[0] if marked and marked.args else item.config.getini("timeout") if asked is None else asked

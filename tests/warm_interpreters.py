@@ -1,7 +1,7 @@
 """Warm interpreters: fixtures that fork test programs from a process that has imported petastore, torch or TensorFlow.
 
 `python -c "import torch …"` takes three seconds of CPU, `import tensorflow` five to eight; a fork takes 20 ms. Programs
-that test imports, `__main__`, the hash seed, Ctrl-C or a crash at exit stay processes of their own.
+that test imports, `__main__`, the hash seed, Ctrl-C or a crash at exit still start separate processes.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class ForkedProgram:
             self._printed[number] = stream.read()
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, unless the program has ended: then another process may have its number."""
+        """Send a signal, unless the program has ended, because another process may then have its pid."""
         if self.returncode is None and not select.select([self._status], [], [], 0)[0]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
@@ -119,7 +119,7 @@ class ForkedProgram:
 
 
 class WarmInterpreter:
-    """A fork server that imports some modules when it is made, and ends with `close`.
+    """Fork server that imports some modules when it is created, and ends with `close`.
 
     Example:
         >>> with contextlib.closing(WarmInterpreter("json")) as interpreter:
@@ -176,7 +176,7 @@ class WarmInterpreter:
             os.fdopen(stdout, encoding="utf-8"),
             os.fdopen(stderr, encoding="utf-8"),
         )
-        with contextlib.suppress(ConnectionError):  # the server has ended: it says why below
+        with contextlib.suppress(ConnectionError):  # the server has ended; the missing pid raises below
             socket.send_fds(self._channel, [LENGTH.pack(len(text))], [*given, *pass_fds])
             self._channel.sendall(text)
         for descriptor in given:
@@ -207,14 +207,14 @@ class WarmInterpreter:
         return subprocess.CompletedProcess(["-c", *map(str, arguments)], started.wait(), *printed)
 
     def close(self) -> None:
-        """End the server. Programs that still run go on."""
+        """End the server. Programs that still run continue."""
         self._channel.close()
         self._server.wait()
         self._log.close()
 
 
 def run_together(programs: Sequence[ForkedProgram], timeout: float = 300) -> list[tuple[str, str]]:
-    """Return what each of some programs printed, once all have ended with 0; kill all of them otherwise."""
+    """Return the output of each of some programs, once all have exited with 0; kill all of them otherwise."""
     try:
         printed = [program.communicate(patience(timeout)) for program in programs]
     finally:
@@ -227,21 +227,21 @@ def run_together(programs: Sequence[ForkedProgram], timeout: float = 300) -> lis
 
 @pytest.fixture(scope="session")
 def warm_python() -> Iterator[WarmInterpreter]:
-    """An interpreter that has imported petastore and what its readers need, without a framework."""
+    """Return an interpreter that has imported petastore and what its readers need, without a framework."""
     with contextlib.closing(WarmInterpreter(*READER_MODULES)) as interpreter:
         yield interpreter
 
 
 @pytest.fixture(scope="session")
 def warm_torch() -> Iterator[WarmInterpreter]:
-    """An interpreter that has imported torch and the torch adapter."""
+    """Return an interpreter that has imported torch and the torch adapter."""
     with contextlib.closing(WarmInterpreter(*TORCH_MODULES)) as interpreter:
         yield interpreter
 
 
 @pytest.fixture(scope="session")
 def warm_tensorflow() -> Iterator[WarmInterpreter]:
-    """An interpreter that has imported TensorFlow and its adapter, and has not used either."""
+    """Return an interpreter that has imported TensorFlow and its adapter, and has not used either."""
     modules = (*READER_MODULES, "tensorflow", "petastore.adapters.tensorflow")
     with contextlib.closing(WarmInterpreter(*modules)) as interpreter:
         yield interpreter

@@ -12,7 +12,7 @@ __all__ = ["windows_by_hand", "windows_of_series_by_hand"]
 def windows_by_hand(
     parts: Sequence[Sequence[Any]], *, length: int, most: Any, overlap: bool = True
 ) -> list[list[tuple[int, int]]]:
-    """All windows over the timestamps of row groups, each a list of (row group, row)."""
+    """Return all windows over the timestamps of row groups, each a list of (row group, row)."""
     rows = [(group, row, time) for group, part in enumerate(parts) for row, time in enumerate(part)]
     windows: list[list[tuple[int, int]]] = []
     last_place, last_time = -1, None
@@ -33,7 +33,7 @@ def windows_by_hand(
 def windows_of_series_by_hand(
     series: Sequence[Any], times: Sequence[Any], *, length: int, most: Any, overlap: bool = True
 ) -> list[tuple[int, ...]]:
-    """All windows over rows that each have a series and a timestamp, each a tuple of row numbers, sorted."""
+    """Return all windows over rows with a series and a timestamp, each a tuple of row numbers, sorted."""
     windows = []
     for key in set(series):
         rows = [row for row, of_row in enumerate(series) if of_row == key]

@@ -1,4 +1,4 @@
-"""Dataset that records which row groups are read, in all processes."""
+"""Dataset that logs which row groups are read, in all processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from petastore.inventory import ReadUnit
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class CountedDataset(Dataset):
-    """One line for each row group that is read: the process and the row group."""
+    """Dataset that logs one line for each row group that is read: process id and row group."""
 
     log: str = ""
 
@@ -26,12 +26,12 @@ class CountedDataset(Dataset):
         return super().read(unit)
 
     def reads(self) -> Counter[int]:
-        """How often each row group was read so far."""
+        """Return how often each row group was read so far."""
         return Counter(int(line.split()[1]) for line in Path(self.log).read_text(encoding="utf-8").splitlines())
 
 
 def counted(dataset: Dataset, log: Path) -> CountedDataset:
-    """The same dataset, with its reads written to a new file."""
+    """Return a copy of the dataset that logs its reads to a new file."""
     log.write_text("", encoding="utf-8")
     fields = {field.name: getattr(dataset, field.name) for field in dataclasses.fields(dataset)}
     return CountedDataset(**fields, log=str(log))

@@ -1,4 +1,4 @@
-"""Rows with missing values in each kind of column, for all frameworks."""
+"""Schema and rows with null values in columns of every kind, for the tests of all frameworks."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ EMPTY: dict[str, Any] = {
     "track": [],
     "never": 0,
 }
-"""What stands for missing values with `nulls="mask"`."""
+"""Placeholder for a missing value of each column with `nulls="mask"`."""
 
 
 def is_missing(name: str, number: int) -> bool:
-    """Whether a row has no such value: others in each column, and none in `never`."""
+    """Return whether a row has no value in a column; the rows differ by column, and `never` has all values."""
     return name not in ("id", "never") and (number + NULLABLE.index(name)) % 4 == 1
 
 
 def value(name: str, number: int) -> Any:
-    """What a row has, whether it is missing or not."""
+    """Return the value of a column in a row, as if it were not missing."""
     return {
         "id": number,
         "age": 2**60 + number,
@@ -66,5 +66,5 @@ def value(name: str, number: int) -> Any:
 
 
 def row(number: int) -> dict[str, Any]:
-    """The row with this id."""
+    """Return the row with this id."""
     return {name: None if is_missing(name, number) else value(name, number) for name in SCHEMA.fields}

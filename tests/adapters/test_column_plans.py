@@ -1,4 +1,4 @@
-"""Batches become dicts of arrays in which nothing is missing and times are nanoseconds."""
+"""Tests of `HostArrays`: batches become dicts of arrays, with nulls filled, times in nanoseconds, and padding."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def made(url: str, *fields: str, **options: Any) -> dict[str, Any]:
-    """All rows, as one dict of arrays."""
+    """Return all rows as one dict of arrays."""
     with petastore.make_reader(url, schema_fields=list(fields), shuffle_row_groups=False) as reader:
         arrays = HostArrays(reader, **options)
         (batch,) = reader.iter_batches(4)

@@ -1,4 +1,4 @@
-"""What a column needs before a tensor can hold it."""
+"""Tests of column conversion for tensors: zero-copy, missing values, times as int64 nanoseconds, and padding."""
 
 from __future__ import annotations
 

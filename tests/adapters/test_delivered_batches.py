@@ -1,4 +1,4 @@
-"""Where batches end that were handed over, by their numbers in a pass and over several passes."""
+"""Tests of `DeliveredBatches`: the position after each delivered batch, by number, across iterations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from petastore.plan.cursor import Cursor
 
 
 def give(delivered: DeliveredBatches, epoch: int, count: int) -> None:
-    """Give batches of ten rows in a pass of their own."""
+    """Deliver `count` batches of ten rows in a new pass."""
     number = delivered.begin_pass()
     for batch in range(1, count + 1):
         delivered.note(number, Cursor(epoch, 10 * batch))
@@ -66,7 +66,7 @@ def test_delivered_batches_are_counted_across_iterations() -> None:
     left = delivered.begin_pass()
     delivered.note(left, Cursor(9, 10))
     delivered.begin()
-    delivered.note(left, Cursor(9, 20))  # of an iteration that was left behind
+    delivered.note(left, Cursor(9, 20))  # belongs to an abandoned iteration
     give(delivered, 1, 3)
     give(delivered, 2, 4)
     assert delivered.count == 7
@@ -95,7 +95,7 @@ def test_delivered_batches_of_older_iterations_do_not_change_the_position() -> N
 
 def test_each_reader_has_its_own_count_of_delivered_batches() -> None:
     class Reader:
-        """Stands for one: what it is does not matter."""
+        """Placeholder, because the count works for any object."""
 
     first, second = Reader(), Reader()
     give(delivered_of(first), 0, 1)

@@ -1,4 +1,4 @@
-"""One pass over a reader at a time, whoever asks from whatever thread."""
+"""Tests of `EpochTracker`: one pass over a reader at a time, set_epoch, states, prefetched batches, threads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def reader(tmp_path: Path) -> Iterator[petastore.Reader]:
 
 
 class Shuffled:
-    """A dataset of a hundred rows, read in an order of its own in each epoch."""
+    """Dataset of a hundred rows, which is read in a different order in each epoch."""
 
     def __init__(self, url: Path) -> None:
         schema = petastore.Unischema("numbers", [petastore.UnischemaField("id", "int64")])
@@ -162,7 +162,7 @@ def test_loaded_state_resumes_in_its_epoch_or_the_next_one(shuffled: Shuffled, b
 
 
 def in_epoch_2(shuffled: Shuffled, batches: int) -> tuple[list[int], dict[str, Any]]:
-    """The ids of the first batches of epoch 2, and the state after them."""
+    """Return the ids of the first batches of epoch 2, and the state after them."""
     with shuffled.reader() as reader:
         tracker = EpochTracker(reader)
         tracker.set_epoch(2)
@@ -175,7 +175,7 @@ def test_set_epoch_from_0_resumes_at_the_loaded_epoch(shuffled: Shuffled, batche
     first, state = in_epoch_2(shuffled, batches)
     with shuffled.reader() as reader:
         tracker = EpochTracker(reader)
-        for _ in range(2):  # and again where it goes back to the state later
+        for _ in range(2):  # the second time, a state is loaded after later epochs were read
             reader.load_state_dict(state)
             tracker.set_epoch(0)
             rest = ids(tracker.start(8))
@@ -214,7 +214,7 @@ def test_set_epoch_starts_any_epoch_before_the_first_read(shuffled: Shuffled) ->
 
 @pytest.mark.parametrize("batches", [3, 13])
 def test_set_epoch_ignores_the_position_left_by_another_loader(shuffled: Shuffled, batches: int) -> None:
-    """As Lightning predicts by a loader of its own over a reader of validation, which has no batch left, and says 0."""
+    """Lightning's `predict` creates another loader over the exhausted validation reader, and calls set_epoch(0)."""
     with shuffled.reader() as reader:
         earlier = EpochTracker(reader)
         assert len(ids(earlier.start(8))) == 100
@@ -238,7 +238,7 @@ def test_set_epoch_raises_for_several_epochs_and_negative_numbers(shuffled: Shuf
         pytest.raises(InvalidArgumentError, match="epoch must be an int of at least 0, got -1"),
     ):
         EpochTracker(reader).set_epoch(-1)
-    with shuffled.reader(num_epochs=None) as reader:  # for who stops after some steps
+    with shuffled.reader(num_epochs=None) as reader:  # endless, for training loops that stop after a number of steps
         tracker = EpochTracker(reader)
         tracker.set_epoch(1)
         assert ids(itertools.islice(tracker.start(8), 13)) == shuffled.epoch(1)

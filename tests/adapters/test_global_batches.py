@@ -1,4 +1,4 @@
-"""Whether batches are full, as arrays over many devices need them."""
+"""Tests of global batches for arrays on many devices: unequal batches raise an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands for missing values is said by somebody, and fits its column."""
+"""Tests of the `nulls=` option: fill values and masks by column, and errors for values that do not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nulls inside lists and lists of several lengths in plain Parquet: as rows, batches, and tensors of each framework."""
+"""Tests of nulls inside lists, and of ragged lists, in plain Parquet: rows, batches, and tensors of each framework."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from petastore.schema.values import each_value
 from tests.arrow_values import of_arrow, of_petastore
 
 BIG = 2**60 + 1
-"""A whole number that no float64 holds."""
+"""An integer that float64 cannot represent."""
 
 COLUMNS: dict[str, pa.Array] = {
     "ints": pa.array([[1], [2, None], None, [BIG, 3]]),
@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> str:
 
 
 def batches(folder: str, name: str, **options: Any) -> Any:
-    """Yield an unshuffled reader of one column, and close it."""
+    """Return an unshuffled batch reader of one column."""
     return petastore.make_batch_reader(folder, [name], shuffle_row_groups=False, **options)
 
 
@@ -92,11 +92,11 @@ FILLED: dict[str, tuple[Any, list[Any]]] = {
     "deep": (-1, [[[[1]]], [[[2, 4], [3]], [[5]]], [], [[], [[BIG]], []]]),
     "points": (9, [[[1, 2], [3, 4]], [], [], [[5, 9]]]),
 }
-"""Of each column a value for `nulls=`, and what comes out."""
+"""A value for `nulls=` for each column, and the expected lists."""
 
 
 def lists(value: Any) -> Any:
-    """A tensor, array, ragged tensor or list of these as nested lists."""
+    """Return a tensor, array, ragged tensor, or list of them, as nested lists."""
     if hasattr(value, "to_list"):
         return lists(value.to_list())
     if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim):

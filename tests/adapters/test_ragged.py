@@ -1,4 +1,4 @@
-"""Forms of columns of free shape are checked at the call."""
+"""Tests of the `ragged=` option: forms by column, and errors at the call for invalid forms and fill values."""
 
 from __future__ import annotations
 

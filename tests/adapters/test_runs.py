@@ -1,4 +1,4 @@
-"""Runs of batches: all rows once, in order, and no batch asked for too early."""
+"""Tests of runs of batches: each batch once and in order, and no batch is read earlier than needed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPANS = st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=6), max_size=5
 
 
 def batches_of(spans: list[list[int]]) -> Iterator[Batch]:
-    """Batches of these sizes; rows count on."""
+    """Yield batches of these sizes; row ids count up over all batches."""
     begin = 0
     for sizes in spans:
         borders = np.cumsum([0, *sizes])

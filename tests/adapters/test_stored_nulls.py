@@ -1,4 +1,4 @@
-"""Missing values that footers tell of are rejected when a loader is made; others when their batch is."""
+"""Tests of null values and Parquet statistics: loaders raise at creation if footers count nulls, else at the batch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_loader_raises_early_only_for_rows_that_will_be_read(tmp_path: Path) -> 
         batches = iter(DataLoader(reader, batch_size=10))
         with pytest.raises(DecodeError, match=r"column 'age': nulls= must be set .* 1 of 10 values .*\. Pass nulls="):
             list(batches)
-    assert len(ReaderDataset(url)) == 100  # of rows, which have None
+    assert len(ReaderDataset(url)) == 100  # counted in single rows, which may contain None
     with pytest.raises(DecodeError, match="column 'age'"):
         list(ReaderDataset(url, batch_size=10))
 
@@ -47,7 +47,7 @@ def test_loader_does_not_check_files_of_other_hosts(tmp_path: Path) -> None:
     for part in range(2):
         rows = {"x": range(10 * part, 10 * part + 10)}
         petastore.write_dataset(tmp_path / "d", schema, rows, mode="append" if part else "error")
-    dataset = petastore.open_dataset(str(tmp_path / "d"))  # with a manifest, so no footer was read
+    dataset = petastore.open_dataset(str(tmp_path / "d"))  # with a manifest, so that opening did not read the footers
     (tmp_path / "d" / dataset.inventory.files[1].path).unlink()
     with petastore.make_batch_reader(dataset, cur_shard=0, shard_count=2, shuffle_row_groups=False) as reader:
         assert [batch["x"].tolist() for batch in DataLoader(reader, batch_size=10)] == [list(range(10))]

@@ -1,4 +1,4 @@
-"""The functions of `pyarrow.compute` are those of Arrow, whenever they are asked for."""
+"""Tests of the lazy import of `pyarrow.compute`: functions are those of pyarrow."""
 
 from __future__ import annotations
 

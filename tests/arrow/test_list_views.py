@@ -1,4 +1,4 @@
-"""Lists of list views: the same values, also where pyarrow's cast loses some."""
+"""Tests of the conversion of list views to lists: equal values, also where pyarrow's cast loses some."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrow's memory seen by NumPy, and the other way round, is what the libraries' own conversions give."""
+"""Tests of zero-copy views between Arrow and NumPy: they equal the libraries' own conversions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures: results in the format of the benchmarks, small enough to be checked by hand."""
+"""Fixtures of the benchmark tests: results in the benchmarks' format, small enough to check by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _runs(*rates: float) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def images() -> dict[str, Any]:
-    """Three rounds: the machine was twice as slow in the second."""
+    """Return the results of three rounds; in the second round the machine was twice as slow."""
     shuffled = {"followers": 0.001, "ascending": False, "distinct": 1.0}
     in_runs = {"followers": 0.99, "ascending": False, "distinct": 1.0}
     return {

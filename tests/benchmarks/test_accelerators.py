@@ -1,4 +1,4 @@
-"""The benchmark of simulated accelerators, without dlio-benchmark; `neighbours/accelerators` runs it with it."""
+"""Tests of the accelerator benchmark without dlio-benchmark installed; `neighbours/accelerators` runs it with it."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_failure_of_a_benchmark_process_is_reported() -> None:
 
 
 def test_hanging_benchmark_is_killed_with_its_children(tmp_path: Path) -> None:
-    for limit in (3, 20, 120):  # a busy machine may not start both processes within the first limit
+    for limit in (3, 20, 120):  # the first may be too short on a busy machine
         folder = tmp_path / str(limit)
         folder.mkdir()
         with pytest.raises(RunFailedError, match=f"hung was not done after {limit} s"):

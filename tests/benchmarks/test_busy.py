@@ -1,4 +1,4 @@
-"""The benchmark of a waiting GPU, as far as it goes without one."""
+"""Tests of the GPU waiting benchmark, on machines without a GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 class Clock:
-    """A device that works for 30 ms in a step, and whose loader takes some time for each batch."""
+    """Simulated device with steps of 30 ms, and a loader that takes `loading_ms` for each batch."""
 
     def __init__(self, loading_ms: float) -> None:
         self.now = 0.0

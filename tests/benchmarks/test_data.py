@@ -1,4 +1,4 @@
-"""Files are made once, and again when anything that they are made of has changed."""
+"""Tests of benchmark data: files are generated once, and again after any input of them has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured inside a contender's process: whole epochs after the first, and distinct rows."""
+"""Tests of the measurement loop: rates of whole epochs after the first one, and counts of distinct rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.bench.workloads import WORKLOADS, Workload
 
 
 class Clock:
-    """Time that passes only when a batch is read."""
+    """Simulated clock that advances only when a batch is read."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -57,7 +57,7 @@ def test_benchmark_measures_whole_epochs(clock: Clock, workload: Workload) -> No
             yield rows
 
     measure(batches, workload, Pace(seconds=3.0, patience=100.0))
-    assert len(read) == 2 + 4  # 3 s end inside the second epoch of two batches
+    assert len(read) == 2 + 4  # the 3 s end in the second measured epoch of two batches
 
 
 def test_benchmark_measures_a_part_of_an_epoch_that_is_too_long(clock: Clock, workload: Workload) -> None:

@@ -1,4 +1,4 @@
-"""Figures are medians of runs, and ratios are taken within a round."""
+"""Tests of benchmark figures: medians of runs, and ratios within a round."""
 
 from __future__ import annotations
 

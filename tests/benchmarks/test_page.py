@@ -1,4 +1,4 @@
-"""The page and the chart are made from results alone."""
+"""Tests of the benchmark page and chart, which are generated from results alone."""
 
 from __future__ import annotations
 

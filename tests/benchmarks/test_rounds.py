@@ -1,4 +1,4 @@
-"""The harness itself, on a workload of two batches: processes, rounds, and contenders that fail."""
+"""Tests of the benchmark harness on a workload of two batches: processes, rounds and failing libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables say ratios against the limit, the faster Petastorm and the best peer, and who failed."""
+"""Tests of benchmark tables: ratios to the limit, to the faster Petastorm reader and to the best peer; failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_benchmark_table_shows_median_rate_range_and_ratios(images: dict[str, An
     assert (row["rows/s"], row["least – most"]) == ("3,900", "1,960 – 4,300")
     assert row["/ limit"] == "0.98"
     assert row["/ Petastorm"] == "2.60"
-    assert row["/ best peer"] == "1.95"  # Lance's 2,000, not the loop made by hand
+    assert row["/ best peer"] == "1.95"  # compared with Lance's 2,000 rows/s, not with the handwritten loop
 
 
 def test_benchmark_table_compares_with_the_faster_petastorm_reader(images: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The page of what writing costs has the table, and what the figures were taken on."""
+"""Tests of the page on the cost of writing: ratios within a round, bounds, the table and the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of many processes that share a cache: `python -m tests.cache.processes NAME FOLDER`; prints JSON."""
+"""Run several processes on one disk cache, and print JSON: `python -m tests.cache.processes NAME FOLDER`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ DAMAGE = b"wrong"
 
 
 def is_alive(child: int) -> bool:
-    """Whether a child runs; one that failed is an error."""
+    """Return whether a child process still runs; raise if it failed."""
     ended, status = os.waitpid(child, os.WNOHANG)
     assert not ended or status == 0, status
     return not ended
 
 
 def together(run: Callable[[int], None]) -> list[int]:
-    """Children that begin at one moment."""
+    """Fork child processes that start `run` at the same moment, and return their pids."""
     begin = os.pipe()
 
     def child(number: int) -> None:
@@ -49,7 +49,7 @@ def together(run: Callable[[int], None]) -> list[int]:
 
 
 def cold(folder: Path) -> dict[str, object]:
-    """Processes that want the same entries of an empty cache: how often each was fetched."""
+    """Read the same entries of an empty cache in several processes; return how often they were fetched."""
     log = os.open(folder / "fetched", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     keys = [f"entry {number}" for number in range(40)]
 
@@ -73,7 +73,7 @@ def cold(folder: Path) -> dict[str, object]:
 
 
 def writers(folder: Path) -> dict[str, object]:
-    """Processes that write twice more than there is room for: the most that was on disk after any of their writes."""
+    """Write twice the cache limit from several processes; return the largest size on disk after any write."""
     log = os.open(folder / "sampled", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     place = folder / "cache"
 
@@ -93,7 +93,7 @@ def writers(folder: Path) -> dict[str, object]:
 
 
 def killed(folder: Path) -> dict[str, object]:
-    """Writers that are killed at calls all over their work: what they leave."""
+    """Kill writers at calls spread over their work; return the largest size, wrong and leftover entries."""
     most = wrong = left = ended = 0
     _, total = call_count(lambda _: announces_and_writes(folder / "counted", 0), "cache")
     folder /= "killed"
@@ -116,7 +116,7 @@ def killed(folder: Path) -> dict[str, object]:
 
 
 def announces_and_writes(folder: Path, moment: int) -> None:
-    """Announces a future and writes entries, twice."""
+    """Announce an access order and read entries through the cache, twice."""
     with DiskCache(folder, limit=LIMIT) as cache:
         keys = [f"{moment} {number}" for number in range(100)]
         for first in (0, 3):
@@ -126,15 +126,15 @@ def announces_and_writes(folder: Path, moment: int) -> None:
 
 
 def is_right(cache: DiskCache, key: str) -> bool:
-    """Whether an entry is what it should be."""
+    """Return whether the cache returns the right bytes for an entry."""
     with cache.entry(key, lambda: Source.content(key, 60_000)) as view:
         return bytes(view) == Source.content(key, 60_000)
 
 
 def is_right_unless_damaged_meanwhile(cache: DiskCache, key: str) -> bool:
-    """`is_right`, where others damage files: one that is written into while it is mapped is wrong for this once.
+    """Like `is_right`, but accept one damaged read, because other processes damage files.
 
-    Nothing can tell whoever has looked at its checksum already. Whoever asks next is told.
+    A file that is damaged after its checksum was verified is returned once. The next read must detect the damage.
     """
     right = Source.content(key, 60_000)
     with cache.entry(key, lambda: right) as view:
@@ -148,7 +148,7 @@ def is_right_unless_damaged_meanwhile(cache: DiskCache, key: str) -> bool:
 
 
 def dead(folder: Path) -> dict[str, object]:
-    """A reader that is killed after it has announced its future: who is counted, and what is kept for it."""
+    """Kill a reader after it announced an access order; return readers and cached entries before and after."""
     told = os.pipe()
     keys = [f"entry {number}" for number in range(12)]
 
@@ -176,7 +176,7 @@ def dead(folder: Path) -> dict[str, object]:
 
 
 def anything(folder: Path) -> dict[str, object]:
-    """Processes that do whatever can be done, some of which are killed, while entries are damaged: what comes of it."""
+    """Run random operations in processes, kill some, and damage entries; return the largest size and leftovers."""
     chance = random.Random(1)  # noqa: S311 - which process is killed, and when
     running = {forked(lambda number=number: does_anything(folder, number)) for number in range(PROCESSES)}  # type: ignore[misc]
     most = deaths = 0
@@ -198,7 +198,7 @@ def anything(folder: Path) -> dict[str, object]:
 
 
 def does_anything(folder: Path, seed: int) -> None:
-    """What one of them does."""
+    """Run 300 random cache operations in one process."""
     chance = random.Random(seed)  # noqa: S311 - selects operations
     cache = DiskCache(folder, limit=LIMIT)
     keys = [f"entry {number}" for number in range(40)]
@@ -223,7 +223,7 @@ def does_anything(folder: Path, seed: int) -> None:
 
 
 def full(folder: Path) -> dict[str, object]:
-    """A process for which the system lets no file grow above 20,000 bytes: what it is given, and told."""
+    """Limit files of this process to 20,000 bytes; return whether entries are right, and the warnings."""
     with DiskCache(folder, limit=LIMIT) as cache, warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
@@ -243,14 +243,14 @@ def full(folder: Path) -> dict[str, object]:
 
 
 def damages(chance: random.Random, paths: list[Path]) -> None:
-    """Makes a byte of some file another one."""
+    """Overwrite some bytes of a random file."""
     with contextlib.suppress(OSError), chance.choice([*paths, Path("/")]).open("r+b") as file:
         file.seek(chance.randrange(1000))
         file.write(DAMAGE)
 
 
 def was_kept(cache: DiskCache, key: str) -> bool:
-    """Whether an entry is there; it is not made."""
+    """Return whether an entry is cached, without fetching it."""
 
     def refuses() -> bytes:
         raise LookupError
@@ -261,7 +261,7 @@ def was_kept(cache: DiskCache, key: str) -> bool:
 
 
 if __name__ == "__main__":
-    # On a busy machine, a process that holds a lock may not run for seconds.
+    # On a busy machine, a process that holds a lock may not get CPU time for seconds.
     ledger.LOCK_PATIENCE_S = entries.FETCH_PATIENCE_S = 600.0
     programs = {program.__name__: program for program in (cold, writers, killed, dead, anything, full)}
     print(json.dumps(programs[sys.argv[1]](Path(sys.argv[2]))))

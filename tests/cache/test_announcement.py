@@ -1,4 +1,4 @@
-"""What a reader announces is seen by all who share the cache, moves with it, and ends with it."""
+"""Tests of announced access orders: other processes see them, and the reader's position, until they are closed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_announced_access_order_is_truncated_to_its_share_of_the_cache(folder: F
     with announced(folder, ledger, KEYS, order) as announcement:
         assert 0 < announcement.uses <= most
     with announced(folder, ledger, KEYS, np.where(order > 0, -1, order)) as announcement:
-        assert announcement.uses > most  # what is no use takes no room
+        assert announcement.uses > most  # positions with -1, which are not uses, take no space
     ledger.close()
 
 

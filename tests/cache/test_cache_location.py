@@ -1,4 +1,4 @@
-"""Where caches lie."""
+"""Tests of the default cache directory and its default size limit."""
 
 from __future__ import annotations
 

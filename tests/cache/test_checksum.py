@@ -1,4 +1,4 @@
-"""What the checksum of entries finds."""
+"""Tests of the checksum of cache entries: every wrong byte, swapped blocks, shifts and truncation are detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that does not take part is done without, and that is said once."""
+"""Tests of the cache on a failing or slow disk: it is bypassed with one warning."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_cache_is_bypassed_until_the_location_is_a_directory(tmp_path: Path) -> 
     assert disk.ledger is not None
 
 
-def test_slow_disk_pauses_the_cache_with_one_warning(tmp_path: Path) -> None:
+def test_full_or_slow_disk_pauses_the_cache_with_one_warning(tmp_path: Path) -> None:
     disk = Disk(tmp_path, LIMIT)
     with pytest.warns(CacheBypassWarning, match="No space"):
         disk.bypass(OSError(28, "No space left on device"))

@@ -1,4 +1,4 @@
-"""The disk cache keeps the laws of caches, and training goes on whatever the disk does."""
+"""Tests of `DiskCache`: hits, eviction, waiting readers, disk errors, damage, forks and the laws of caches."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_reader_waiting_for_an_entry_fetches_it_after_a_timeout(
     with DiskCache(tmp_path, limit=LIMIT) as cache:
 
         def fetched() -> bytes:
-            assert ask(cache, "key") == b"right"  # as another thread does, while this one is at it
+            assert ask(cache, "key") == b"right"  # simulates another thread that requests the entry during this fetch
             assert ask(cache, "other") == b"right"
             return b"right"
 
@@ -76,7 +76,7 @@ SIZES = st.lists(st.integers(1, 4), min_size=6, max_size=20)
 
 
 def hits_of(cache: DiskCache, orders: list[np.ndarray[Any, Any]], blocks: list[int], *, announces: bool) -> list[Any]:
-    """Whether each use is a hit, by epoch; keys have a number of blocks of two disk blocks each."""
+    """Return for each epoch whether each use was a hit; `blocks` has the size of each key, in pairs of disk blocks."""
     keys, found = [f"entry {number}" for number in range(len(blocks))], []
     for epoch, order in enumerate(orders):
         future = np.concatenate([order, *orders[epoch + 1 : epoch + 2]])
@@ -101,7 +101,7 @@ def test_disk_cache_hits_equal_the_simulated_ones(
     random = np.random.default_rng(seed)
     order = random.permutation(len(blocks))
     orders = [order if is_static else random.permutation(len(blocks)) for _ in range(4)]
-    limit = room * 8192 + table_bytes(64) + 4096  # a block for the announcement
+    limit = room * 8192 + table_bytes(64) + 4096  # one block for the announcement
     with DiskCache(tmp_path_factory.mktemp("cache"), limit=limit) as cache:
         found = hits_of(cache, orders, blocks, announces=policy == "belady")
     expected = simulate(orders, np.array(blocks), room, policy)
@@ -134,7 +134,7 @@ def test_entry_outside_all_announced_access_orders_is_evicted_first(tmp_path: Pa
             ask(cache, f"{number}", data)
         with cache.announce([f"{number}" for number in range(8)], list(range(8))):
             assert cache.info().readers == 1
-            ask(cache, "8", data)  # used last, and wanted by nobody
+            ask(cache, "8", data)  # most recently used, but in no announced access order
             ask(cache, "more", data)
             for number in range(8):
                 ask(cache, f"{number}", data)
@@ -185,7 +185,7 @@ def test_entry_larger_than_the_cache_does_not_wait_for_another_reader(tmp_path: 
         name = digest_of("large").hex()
         other = locked(tmp_path / "petastore-cache-1/writing" / name, patience=0)
         assert other is not None
-        with other:  # somebody fetches it
+        with other:  # simulates another reader that fetches the entry
             assert len(ask(cache, "large", bytes(LIMIT), size=LIMIT)) == LIMIT
         assert cache.metrics.bypassed == 1
 
@@ -280,7 +280,7 @@ def test_failing_disk_is_bypassed_with_one_warning(
             assert ask(cache, "kept", b"wrong") == b"kept"
         assert cache.metrics.bypassed == 3
         assert list((tmp_path / "petastore-cache-1/writing").iterdir()) == []
-        assert ask(cache, "key") == b"right"  # it is kept now
+        assert ask(cache, "key") == b"right"  # the disk works again, so the entry is stored
         assert ask(cache, "key", b"wrong") == b"right"
         assert cache.info().entries == 2
 
@@ -295,7 +295,7 @@ def test_read_only_cache_is_read_and_not_written(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(ledger, "locked", refuses)
     with pytest.warns(CacheBypassWarning, match="read-only"):
         cache = DiskCache(tmp_path, limit=LIMIT)
-    assert ask(cache, "kept", b"wrong") == b"kept"  # a second warning would be an error here
+    assert ask(cache, "kept", b"wrong") == b"kept"  # a second warning would raise, because warnings are errors in tests
     assert ask(cache, "key") == ask(cache, "key") == b"right"
     cache.announce(["key"], [0]).close()
     assert (cache.metrics.hits, cache.metrics.bypassed) == (1, 2)
@@ -324,7 +324,7 @@ def test_cache_is_bypassed_for_a_minute_when_its_lock_is_held_too_long(
             with pytest.warns(CacheBypassWarning, match="other processes have held the lock of the cache"):
                 assert ask(cache, "one") == b"right"
             monkeypatch.setattr(ledger, "LOCK_PATIENCE_S", 60.0)
-            assert ask(cache, "two") == b"right"  # does not wait again
+            assert ask(cache, "two") == b"right"  # without waiting for the lock again
             assert ask(cache, "kept", b"wrong") == b"kept"
         assert cache.metrics.bypassed == 2
         clock.now += 61
@@ -333,13 +333,13 @@ def test_cache_is_bypassed_for_a_minute_when_its_lock_is_held_too_long(
 
 def test_cache_bypass_warning_turned_into_an_error_is_raised_in_the_caller(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(CacheBypassWarning):  # as all warnings are errors here
+    with pytest.raises(CacheBypassWarning):  # warnings are errors in tests
         DiskCache(tmp_path / "file", limit=LIMIT)
 
 
 def damages(path: Path) -> None:
     data = bytearray(path.read_bytes())
-    data[4096 : 4096 + 64 * 16] = bytes(range(256)) * 4  # digests
+    data[4096 : 4096 + 64 * 16] = bytes(range(256)) * 4  # overwrite the digests
     path.write_bytes(data)
 
 
@@ -420,7 +420,7 @@ def test_smaller_cache_limit_applies_to_already_open_caches_at_once(tmp_path: Pa
         with DiskCache(tmp_path, limit=LIMIT // 4) as smaller:
             assert bytes_at_one_moment(tmp_path) <= LIMIT // 4
             assert smaller.info().limit == cache.info().limit == LIMIT // 4
-            assert len(ask(smaller, "0", b"wrong")) == 45_000  # used last
+            assert len(ask(smaller, "0", b"wrong")) == 45_000  # most recently used, so it was kept
             ask(cache, "more", bytes(45_000))
             assert bytes_at_one_moment(tmp_path) <= LIMIT // 4
         with DiskCache(tmp_path) as whatever:

@@ -1,4 +1,4 @@
-"""Entries come from the disk or from who fetches them, all in the order of their keys, each fetched once."""
+"""Tests of cache entries: from disk or from the fetch function, in the order of their keys, each fetched once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from petastore.errors import CacheBypassWarning
 
 
 class Fetching:
-    """Fetches entries by their numbers, and notes of which it was asked."""
+    """Fetch function that records the numbers of the requested entries."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -112,5 +112,5 @@ def test_fetched_entry_is_a_read_only_buffer() -> None:
     entry = Entry.of(np.array([[1, 2]], dtype="<i2"))
     assert (bytes(entry.view), entry.view.readonly) == (b"\x01\x00\x02\x00", True)
     held = memoryview(entry.view)
-    entry.close()  # somebody still looks at it
+    entry.close()  # while a memory view of it exists
     assert bytes(held) == b"\x01\x00\x02\x00"

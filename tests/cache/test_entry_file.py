@@ -1,4 +1,4 @@
-"""An entry's file is served as it was written, or not at all."""
+"""Tests of entry files: content is returned as written, and any damage is detected."""
 
 from __future__ import annotations
 

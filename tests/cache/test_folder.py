@@ -1,4 +1,4 @@
-"""The folder says what counts, whatever others do there meanwhile."""
+"""Tests of the cache folder: entries and locked files are counted, also while other processes rename files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Announced futures are read from their files as they were written, or not at all."""
+"""Tests of access order files: round trip, position, locks, and detection of damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger counts before anything is written, and acts on what the dead left."""
+"""Tests of the cache ledger: space is counted before a write, evictions, and files of killed processes."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def test_reserving_an_entry_counts_its_bytes_and_allocates_its_file(folder: Fold
         slot, evicted = ledger.reserve(file, 5000)
         assert (slot, evicted, file.path.stat().st_size) == (0, 0, 5000)
         assert Table.open(folder.ledger).counted == 8192
-        Ledger(folder, LIMIT).close()  # whoever opens the cache now leaves it alone
+        Ledger(folder, LIMIT).close()  # opening the cache keeps a file that is being written
         folder.ledger.unlink()
-        Ledger(folder, LIMIT).close()  # and counts it, if the table has to be made anew
+        Ledger(folder, LIMIT).close()  # and counts it, if the table must be rebuilt
         assert Table.open(folder.ledger).counted == 8192
         assert ledger.commit(bytes([1]) * 16)
     ledger.close()
@@ -58,7 +58,7 @@ def test_clear_down_to_a_size_keeps_the_most_recently_used_entries(folder: Folde
     for number in range(1, 5):
         kept(folder, ledger, number)
     since = time.time_ns()
-    ledger.note_use(0, bytes([1]) * 16)  # that of the first slot
+    ledger.note_use(0, bytes([1]) * 16)  # the entry in the first slot
     assert ledger.clear(but_bytes=2 * 4096 + 1, but_since=0) == 2 * 4096
     assert [path.name[:2] for path in sorted((folder.root / "entries").glob("*/*"))] == ["01", "04"]
     assert ledger.clear(but_bytes=LIMIT, but_since=since) == 4096
@@ -72,7 +72,7 @@ def test_opening_the_cache_removes_files_of_a_killed_writer(folder: Folder) -> N
     for number in (1, 2, 3):
         with held(folder, number) as file:
             assert ledger.reserve(file, 5000)[0] is not None
-            if number == 2:  # before it was renamed; another after that, and one before its file got any length
+            if number == 2:  # 1 was killed after the rename, 2 before it, 3 before its file was allocated
                 continue
             folder.rename(file.path, Path(folder.entry(file.path.name))) if number == 1 else file.path.unlink()
     assert states(folder) == [WRITING] * 3
@@ -101,7 +101,7 @@ def test_opening_the_cache_removes_the_access_order_of_a_killed_reader(folder: F
     with path.open("rb") as removed:
         Ledger(folder, LIMIT).close()
         assert not path.exists()
-        assert os.fstat(removed.fileno()).st_size == 64 + 64  # who looks at cut memory is killed
+        assert os.fstat(removed.fileno()).st_size == 64 + 64  # truncation would kill readers that map it
     assert read.future.words.tolist() == [0, 1, 2, 3]
 
 

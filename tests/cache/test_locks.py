@@ -1,4 +1,4 @@
-"""Locked files exclude threads and processes, and are let go by the dead and by children."""
+"""Tests of file locks: exclusive among threads and processes, released at the end of a process, not held by forks."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_forked_child_neither_holds_nor_releases_locks(tmp_path: Path) -> None:
     assert os.read(ready[0], 1) == b"1"
     assert locked(tmp_path / "lock", patience=0) is None
     held.close()
-    again = locked(tmp_path / "lock", patience=0)  # while the child lives
+    again = locked(tmp_path / "lock", patience=0)  # although the child still runs
     assert again is not None
     again.close()
     os.write(go[1], b"1")

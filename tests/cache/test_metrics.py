@@ -1,4 +1,4 @@
-"""What a cache does is counted once, by however many threads."""
+"""Tests of cache metrics: exact counts from concurrent threads."""
 
 from __future__ import annotations
 

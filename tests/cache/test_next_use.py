@@ -1,4 +1,4 @@
-"""What is needed last goes first, found in vectors as one by one."""
+"""Tests of next-use (Belady) eviction: vectorized results equal one-by-one eviction."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_next_use_of_an_entry_is_its_first_use_after_the_reader_position(order: 
 
 
 def by_hand(entries: list[int], used: list[int], readers: list[tuple[list[int], int]]) -> list[int]:
-    """Rows from who goes first."""
+    """Return the rows in eviction order, computed one by one (reference implementation)."""
 
     def distance(entry: int) -> int:
         uses = [(next_use(order, entry, position), position) for order, position in readers]
@@ -55,7 +55,7 @@ def by_hand(entries: list[int], used: list[int], readers: list[tuple[list[int], 
 
 
 def evicted(needed: NDArray[np.int64], sizes: NDArray[np.int64], need: int, incoming: int = -1) -> list[int] | None:
-    """Return the rows that make room for some bytes, one by one."""
+    """Return the rows that are evicted for `need` bytes, without batching; None if the new entry is rejected."""
     found = victims(needed, sizes, incoming, least=(need, 0), batch=(0, 0))
     return None if found is None else found.tolist()
 
@@ -72,7 +72,7 @@ def test_evicting_several_entries_at_once_equals_evicting_them_one_by_one(
     found = evicted(needed, np.ones(10, np.int64), need)
     expected = by_hand(entries, used, readers)
     assert found is not None
-    assert needed[found].tolist() == needed[expected[:need]].tolist()  # ties may go in any order
+    assert needed[found].tolist() == needed[expected[:need]].tolist()  # ties are in any order
 
 
 def test_new_entry_is_not_cached_if_its_next_use_is_the_latest() -> None:
@@ -82,9 +82,9 @@ def test_new_entry_is_not_cached_if_its_next_use_is_the_latest() -> None:
         when = int(eviction_order(words([incoming]), np.array([LATEST]), [moving])[0])
         return evicted(eviction_order(words([0, 1, 2]), used, [moving]), sizes, need, when)
 
-    assert rows(3, 5) is None  # needed last
+    assert rows(3, 5) is None  # its next use is the latest
     moving.position = 1
-    assert rows(3, 5) == [0]  # nobody wants it any more
+    assert rows(3, 5) == [0]  # entry 0 is not used again
     assert rows(3, 15) is None
     assert rows(1, 15) == [0, 2]
 
@@ -105,12 +105,12 @@ def test_eviction_of_many_entries_removes_the_least_recently_used_ones() -> None
 @pytest.mark.parametrize(
     ("least", "batch", "incoming", "freed"),
     [
-        ((1, 0), (5, 0), -1, 5),  # a batch of bytes
-        ((7, 0), (5, 0), -1, 7),  # the least is more than a batch
-        ((1, 0), (5, 9), -1, 5),  # rows are not short
-        ((0, 1), (5, 4), -1, 4),  # only rows are short
+        ((1, 0), (5, 0), -1, 5),  # a batch of bytes is evicted
+        ((7, 0), (5, 0), -1, 7),  # more is needed than a batch
+        ((1, 0), (5, 9), -1, 5),  # enough rows are free
+        ((0, 1), (5, 4), -1, 4),  # only rows are needed
         ((2, 3), (1, 1), -1, 3),
-        ((1, 0), (5, 0), 6, 3),  # no more are needed later
+        ((1, 0), (5, 0), 6, 3),  # only three entries are used later than the new one
         ((4, 0), (5, 0), 6, None),
         ((0, 4), (5, 9), 6, None),
         ((1, 0), (99, 0), -1, 10),

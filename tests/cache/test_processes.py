@@ -1,4 +1,4 @@
-"""Many processes share a cache, and some of them are killed."""
+"""Tests of a disk cache that several processes share, some of which are killed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.pace import patience
 
 
 def outcome_of(program: str, folder: Path, repository: Path) -> dict[str, Any]:
-    """What a program of many processes prints."""
+    """Run a program of `tests.cache.processes`, and return the JSON that it prints."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.cache.processes", program, str(folder)],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""The simulation does what the rule says."""
+"""Tests of the cache simulation: next-use (Belady) and LRU policies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_simulated_cache_of_half_the_data_hits_half_where_lru_hits_none() -> Non
 
 
 def most_hits(uses: tuple[int, ...], room: int) -> int:
-    """By trying everything."""
+    """Return the largest number of hits that any policy can have, by exhaustive search."""
     reached: dict[frozenset[int], int] = {frozenset(): 0}
     for use in uses:
         following: dict[frozenset[int], int] = {}

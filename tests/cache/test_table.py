@@ -1,4 +1,4 @@
-"""The table counts what it was told, and a table that is wrong is not believed."""
+"""Tests of the ledger table: counts, slots, memory maps, and detection of damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file comes into the cache whole or not at all; while it is written its name is held, and its bytes are counted."""
+"""Tests of writing cache entries: atomic, with one writer at a time, and counted while they are written."""
 
 from __future__ import annotations
 

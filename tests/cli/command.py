@@ -1,4 +1,4 @@
-"""Run the command in this process, as typer's own tests do: a new process takes a second to import petastore."""
+"""Run the command in this process, like typer's own tests, because a new process takes a second to import petastore."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from petastore.cli.commands import app
 
 __all__ = ["petastore"]
 
-# Without a terminal, and without environment variables from which rich infers a terminal.
+# A pipe instead of a terminal, and no environment variables from which rich infers a terminal.
 _ENVIRONMENT = {"COLUMNS": "100", "LINES": "40", "NO_COLOR": "1", "FORCE_COLOR": None, "TTY_COMPATIBLE": None}
 
 
 def petastore(*arguments: str | Path, **environment: str | None) -> Result:
-    """Return exit code, stdout and stderr of `petastore ARGUMENTS`; variables are set over those of a pipe."""
+    """Run `petastore ARGUMENTS`, and return exit code, stdout and stderr; `environment` is added to that of a pipe."""
     runner = CliRunner(env=_ENVIRONMENT | environment)
     return runner.invoke(app, [str(argument) for argument in arguments], prog_name="petastore")

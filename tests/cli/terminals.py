@@ -19,20 +19,20 @@ _NOT_SET = ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 
 
 def on_a_terminal(*arguments: str | Path, stream: str) -> tuple[int, str, str]:
-    """Run the command with stdout or stderr on a pseudo terminal, and the other one in a pipe.
+    """Run the command with `stream`, stdout or stderr, on a pseudo-terminal and the other one in a pipe.
 
     Returns:
-        Exit code, what the terminal was given, what the pipe was given.
+        Exit code, output on the terminal, output in the pipe.
     """
     ours, theirs = os.openpty()
     shown = bytearray()
 
     def read() -> None:
-        with contextlib.suppress(OSError):  # Linux raises it when the other side was closed
+        with contextlib.suppress(OSError):  # Linux raises it after the other side was closed
             while part := os.read(ours, 65_536):
                 shown.extend(part)
 
-    # The terminal holds a few kilobytes: without a reader the command would wait for ever.
+    # A pseudo-terminal buffers a few kilobytes; without a reader the command would block.
     reader = threading.Thread(target=read)
     reader.start()
     pipe = io.StringIO()

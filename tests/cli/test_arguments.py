@@ -1,4 +1,4 @@
-"""What commands share: options that are read, and errors in one line."""
+"""Tests of shared command-line options, and of errors in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`petastore cache`: what is there, and what is freed."""
+"""Tests of `petastore cache info`, `clear` and `prune`: contents and freed bytes."""
 
 from __future__ import annotations
 

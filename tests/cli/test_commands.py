@@ -1,4 +1,4 @@
-"""The command line has a verb for each thing, says what it is, and prints the same facts as text and as JSON."""
+"""Tests of the command line in this process: version, `inspect`, `plan` and errors, as text and as JSON."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`petastore copy` copies local and remote files without Spark, and rejects wrong options before Spark starts.
+"""Tests of `petastore copy` without Spark: local and remote files, and invalid options before Spark starts.
 
-`tests/spark/test_copy_command.py` copies with Spark.
+`tests/spark/test_copy_command.py` tests it with Spark.
 """
 
 from __future__ import annotations

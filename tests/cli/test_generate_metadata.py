@@ -1,4 +1,4 @@
-"""`petastore generate-metadata` makes a dataset of Parquet files, with a schema that is named in Python."""
+"""Tests of `petastore generate-metadata`: it adds metadata to Parquet files, with a schema named in Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMA = (
 
 
 def run(*arguments: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """The command as it is installed: unlike `python -m`, it has not the working directory on its path."""
+    """Run the installed command, which has no working directory on `sys.path`, unlike `python -m`."""
     command = [Path(sys.executable).with_name("petastore"), "generate-metadata", *arguments]
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)

@@ -1,4 +1,4 @@
-"""The facts of datasets that were really written."""
+"""Tests of the facts that `petastore inspect` reports: fields, sizes, row groups, partitions and indexes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command as its users start it: text on stdout, errors in one line on stderr, exit codes that say which."""
+"""Tests of the `petastore` command: text on stdout, errors in one line on stderr, exit codes, help and completion."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.cli.command import petastore
 
 
 def in_a_process(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run the real command in a process of its own."""
+    """Run the installed command in a new process."""
     command = [sys.executable, "-W", "error", "-m", "petastore.cli", *arguments]
     environment = {"COLUMNS": "100", "LINES": "40", "NO_COLOR": "1", "PATH": "/usr/bin:/bin"}
     checkout = {name: value for name, value in os.environ.items() if name == "PYTHONPATH"}
@@ -105,7 +105,7 @@ VERBS = [
     "trace",
     "cache",
 ]
-"""As they are listed; `cache` has verbs of its own, of which `warm` reads a dataset."""
+"""Commands in the order of `--help`; of the subcommands of `cache`, only `warm` reads a dataset."""
 
 
 def test_help_lists_each_command_in_one_line() -> None:
@@ -129,9 +129,9 @@ def test_help_of_each_command_lists_its_options() -> None:
 
 
 def in_bash(script: str, home: Path) -> str:
-    """What a bash prints that finds the command."""
+    """Return the output of a bash script that has the command on its PATH."""
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    # Where this checkout is not the one that is installed, whoever runs the tests has named it so.
+    # PYTHONPATH names this checkout, if it is not the installed one.
     checkout = {name: value for name, value in os.environ.items() if name == "PYTHONPATH"}
     environment = {"HOME": str(home), "PATH": path, "COLUMNS": "100", **checkout}
     ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, env=environment)
@@ -140,7 +140,7 @@ def in_bash(script: str, home: Path) -> str:
 
 
 def completed(line: str) -> str:
-    """A script that asks for the completions of a line, as bash does when tab is pressed behind its last word."""
+    """Return a script that prints the completions of the last word, like bash after pressing tab."""
     asked = f"COMP_WORDS=({line}); COMP_CWORD={len(line.split()) - 1}"
     return f'{asked}; _petastore_completion petastore; echo "${{COMPREPLY[@]}}"'
 

@@ -1,4 +1,4 @@
-"""`petastore throughput` shows what was measured."""
+"""Tests of `petastore throughput` and `petastore tune`: rates, JSON, progress and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`petastore migrate` and `petastore export` say what they write, and write it once."""
+"""Tests of `petastore migrate` and `petastore export`: they list the files that they write, and are idempotent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The screen of `petastore inspect`: everything is on it, in words for people."""
+"""Tests of the screen of `petastore inspect`: contents, wrapping and escaped control characters."""
 
 from __future__ import annotations
 

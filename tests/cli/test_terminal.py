@@ -1,4 +1,4 @@
-"""What would steer a terminal is spelled out, and everything else is left as it is."""
+"""Tests of escaped control characters, so that data cannot send sequences to a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`petastore trace` shows the rows that a reader gives in a step, and ranks those behind the spikes of a log."""
+"""Tests of `petastore trace`: the rows of a step, and a ranking of rows by loss spikes in a log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def log(folder: Path, url: str) -> Path:
-    """The log of two epochs of batches of 6 rows, with a spike at each bad row."""
+    """Write a loss log of two epochs in batches of 6 rows, with a spike at each bad row, and return its path."""
     with make_reader(url, ["id"], seed=4, shuffle_rows=True, num_epochs=2) as reader:
         hits = [len(BAD & set(batch["id"].tolist())) for batch in reader.iter_batches(6)]
     noise = np.random.default_rng(0).normal(0, 0.02, len(hits))

@@ -1,4 +1,4 @@
-"""`petastore verify`: exit codes, lines and JSON."""
+"""Tests of `petastore verify`: exit codes, text and JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`petastore view`: it prints the address of a page, serves it until Ctrl-C, and then ends well."""
+"""Tests of `petastore view`: it prints the address of a page, and serves it until Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`petastore cache warm`: what readers are going to need is fetched beforehand, and nothing else."""
+"""Tests of `petastore cache warm`: it prefetches exactly the chunks that a reader will request."""
 
 from __future__ import annotations
 

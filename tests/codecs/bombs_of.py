@@ -18,7 +18,7 @@ SIZES = [0, 1, 3, 1000, 2**16, 2**20, 5 * 2**20, 2**31, 2**40]
 
 @st.composite
 def _headers(draw: st.DrawFn, field: UnischemaField) -> bytes:
-    """Headers of `.npy` of the dtype of a field, mostly of its dimensions."""
+    """Draw `.npy` headers with the dtype of a field, mostly with its dimensions."""
     kind = np.dtype("U3") if field.numpy_dtype is np.str_ else np.dtype(field.numpy_dtype)
     lengths = [st.sampled_from(SIZES if size is None else [size, *SIZES]) for size in field.shape]
     shape = draw(st.tuples(*lengths) | st.tuples(st.sampled_from(SIZES), st.sampled_from(SIZES)))
@@ -27,13 +27,13 @@ def _headers(draw: st.DrawFn, field: UnischemaField) -> bytes:
 
 @st.composite
 def arrays(draw: st.DrawFn, field: UnischemaField) -> bytes:
-    """`.npy` whose headers say anything."""
+    """Draw `.npy` cells whose headers declare arbitrary shapes."""
     return draw(_headers(field)) + bytes(draw(st.sampled_from([0, 1, 1000, 2**20])))
 
 
 @st.composite
 def archives(draw: st.DrawFn, field: UnischemaField) -> bytes:
-    """`.npz` of zeros: of as many as they say, of more, and of fewer; with any header inside."""
+    """Draw `.npz` archives of zeros whose declared size is right, too small or too large, with any `.npy` header."""
     size = draw(st.sampled_from([0, 8, 1000, 2**20, 40 * 2**20]))
     says = draw(st.none() | st.sampled_from([0, 100, 2**20, 45 * 2**20, 2**31, 2**32 - 2]))
     kind = np.dtype("U3") if field.numpy_dtype is np.str_ else np.dtype(field.numpy_dtype)
@@ -45,7 +45,7 @@ def archives(draw: st.DrawFn, field: UnischemaField) -> bytes:
 
 @st.composite
 def pngs(draw: st.DrawFn, field: UnischemaField) -> bytes:
-    """PNGs of any size and kind, with a text that inflates to much, frames of a film, or a chunk of a false length."""
+    """Draw PNGs of any size and kind, some with a compressed text bomb, animation frames, or a wrong chunk length."""
     height, width = draw(st.sampled_from([(8, 8), (1, 2**20), (2**20, 1), (3000, 3000), (20_000, 20_000)]))
     whole = height * width <= 10**7
     cell = bombs.png(
@@ -68,14 +68,14 @@ def _extras(height: int, width: int) -> list[bytes]:
 
 
 def jpegs(field: UnischemaField) -> st.SearchStrategy[bytes]:
-    """JPEGs of any size, in one scan and in several."""
+    """Draw JPEGs of several sizes, with one or several scans."""
     sizes = st.sampled_from([(8, 8), (16, 24), (8, 60_000), (3000, 3000), (65_500, 4), (2000, 65_500)])
     scans = st.sampled_from(["one", "each", "progressive"])
     return st.builds(lambda size, of: bombs.jpeg(*size, scans=of), sizes, scans)
 
 
 def vectors(field: UnischemaField) -> st.SearchStrategy[Any]:
-    """Vectors that say that they have any number of elements."""
+    """Draw vector cells that declare any number of elements."""
     size = st.sampled_from([-1, 0, 1, 2**20, 5 * 2**20, 2**27, 2**31 - 1])
     lists = st.sampled_from([[], [0], [2**20]])
     return st.builds(

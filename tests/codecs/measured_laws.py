@@ -1,4 +1,4 @@
-"""Tests for codecs that measure: a cell never takes more memory than it declares, whatever its bytes are."""
+"""Base class of tests of codecs that report decoded sizes: decoding takes little more memory than reported."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ _FEW = settings(
 )
 
 _MOST_DECODED_BYTES = 48 * 1024 * 1024
-"""Cells that say that they become larger are not decoded: readers refuse them."""
+"""Cells that declare a larger size are not decoded here, because readers reject them."""
 
 _OTHER_BYTES = 24 * 1024 * 1024
-"""What decoding may take for anything but values: libraries that are loaded, and memory that allocators keep."""
+"""Memory that decoding may take in addition to values: loaded libraries, and free memory of allocators."""
 
 _LIES = [
     struct.pack(form, number) for form in ("<I", ">I", "<Q", ">Q", "<H", ">H") for number in (2**15, 2**16 - 1)
 ] + [struct.pack(form, number) for form in ("<I", ">I", "<Q", ">Q") for number in (2**20, 2**26, 2**31 - 1, 2**32 - 1)]
-"""Large numbers as headers have them."""
+"""Large numbers, encoded like sizes in file headers."""
 
 
 class MeasuredCodecLaws(CodecLaws):
-    """The laws of codecs, and of those that are a `petastore.schema.field.MeasuringCodec`."""
+    """The codec laws, and one more for codecs that are a `petastore.schema.field.MeasuringCodec`."""
 
     def bombs(self, field: UnischemaField) -> st.SearchStrategy[Any] | None:  # noqa: ARG002 - subclasses use it
-        """Cells of a few bytes that hold, or say that they hold, very much; the codec's own knowledge of its format.
+        """Return a strategy for small cells that decode to, or declare, huge values in the codec's format.
 
-        None tests with cells in which some bytes were replaced by large numbers. Only codecs that measure
-        (`petastore.schema.field.MeasuringCodec`) are tested.
+        With None, the test uses cells in which some bytes were replaced by large numbers. Only codecs that report
+        decoded sizes (`petastore.schema.field.MeasuringCodec`) are tested.
         """
         return None
 
     @_FEW
     @given(data=st.data())
     def test_decoding_takes_little_more_memory_than_the_measured_size(self, data: st.DataObject) -> None:
-        """Measuring takes none for values; decoding takes what was measured and twice as much besides, at most."""
+        """Computing sizes takes no memory for values; decoding takes at most three times the reported size."""
         case = self._drawn_case(data, lambda field: isinstance(codec_of(field), MeasuringCodec))
         if case is None:
             return
         codec, field = codec_of(case.field), case.field
         assert isinstance(codec, MeasuringCodec)
         honest, bombs = codec.encode(field, data.draw(case.values)), self.bombs(field)
-        codec.decode(field, honest)  # first call, so that what a codec loads once is not counted
+        codec.decode(field, honest)  # the first call loads libraries, whose memory must not count
         cell = data.draw(_lying(honest) if bombs is None else bombs | _lying(honest))
         column = pa.array([cell], codec.storage_type(field))
         (said, measuring, refused), grown = grown_in_child(functools.partial(_measured, codec, cell, column, field))
@@ -69,7 +69,7 @@ class MeasuredCodecLaws(CodecLaws):
 
 @st.composite
 def _lying(draw: st.DrawFn, cell: Any) -> Any:
-    """The cell with large numbers in some places, most of them near the beginning or the end, where sizes stand."""
+    """Replace bytes of a cell by large numbers, mostly near its beginning or end, where formats have sizes."""
     if not isinstance(cell, bytes) or not cell:
         return cell
     lying = bytearray(cell)
@@ -83,7 +83,7 @@ def _lying(draw: st.DrawFn, cell: Any) -> Any:
 def _measured(
     codec: MeasuringCodec, cell: Any, column: Any, field: UnischemaField, growth: Callable[[], int]
 ) -> tuple[int | None, int, list[str]]:
-    """What a cell says that it takes, what asking it took, and how both faces refused it, if it was not too large."""
+    """Return the reported size, the memory that reporting took, and the errors of decoding as a cell and a column."""
     sizes = codec.decoded_sizes(column, field)
     said, measuring = field.decoded_bytes if sizes is None else int(sizes[0]), growth()
     if said is None or said > _MOST_DECODED_BYTES:

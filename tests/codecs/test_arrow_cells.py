@@ -1,4 +1,4 @@
-"""A tensor is the same cell whether it comes as nested arrays, as one flat array or as bytes."""
+"""Tests of tensors as Arrow columns: nested lists, flat lists and bytes encode to the same cells."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ CODECS = [None, NdarrayCodec(), CompressedNdarrayCodec()]
 
 
 def spark_leaves(values: Any) -> Any:
-    """Elements as Spark can hold them: it has no unsigned numbers and no halves."""
+    """Return elements with a dtype that Spark has: no unsigned integers and no float16."""
     if values.dtype == np.float16:
         return values.astype(np.float32)
     return values.astype(np.int64) if values.dtype.kind == "u" else values
 
 
 def forms(values: list[Any]) -> dict[str, pa.Array]:
-    """The three forms in which Spark may hand over the same tensors; None stays None."""
+    """Return the same tensors as nested lists, flat lists and bytes, as Spark may pass them; None stays None."""
     nested = [None if value is None else spark_leaves(value).tolist() for value in values]
     flat = [None if value is None else spark_leaves(value).reshape(-1) for value in values]
     little = [None if value is None else value.astype(value.dtype.newbyteorder("<")).tobytes() for value in values]
@@ -52,7 +52,7 @@ def tensors(draw: st.DrawFn, *, free: bool) -> tuple[UnischemaField, list[Any]]:
         declared[axis] = None
     values: list[Any] = []
     for missing in draw(st.lists(st.booleans(), min_size=1, max_size=5)):
-        # Nested arrays cannot say the sizes below an empty list, so a free one is at least 1 unless it is first.
+        # Nested lists do not record the sizes below an empty list, so only the first dimension may be 0.
         own = [*shape]
         own[axis] = draw(st.integers(0 if axis == 0 else 1, 3)) if free else shape[axis]
         elements = {"allow_nan": False} if dtype.kind == "f" else {}

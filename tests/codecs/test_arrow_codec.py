@@ -1,4 +1,4 @@
-"""ArrowCodec keeps the laws of codecs, and stores objects of every nested type; what does not fit is named."""
+"""Tests of `ArrowCodec`: codec laws, objects of every nested type, and errors that name what does not fit."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_arrow_codec_replaces_types_that_parquet_does_not_keep() -> None:
 
 
 def test_arrow_codec_encodes_arrow_columns_like_objects() -> None:
-    members = pa.struct({"words": pa.large_list(pa.large_string()), "id": pa.int32()})  # another order, another width
+    members = pa.struct({"words": pa.large_list(pa.large_string()), "id": pa.int32()})  # other order and widths
     column = pa.array([{"id": 1, "words": ["a", None]}, {"id": 2}], members)
     codec = ArrowCodec(STRUCT)
     cells = codec.encode_arrow(column, VISIT)
@@ -142,7 +142,7 @@ def test_datetime64_in_structs_is_encoded_with_time_zones(unit: Any, zone: str |
 
 
 def test_durations_are_read_next_to_time_zones(tmp_path: Path) -> None:
-    """Parquet gives back a time zone as UTC, and a duration in a struct as an integer."""
+    """Parquet returns time zones as UTC, and durations in structs as integers."""
     kind = pa.struct({"took": pa.list_(pa.duration("ms")), "at": pa.timestamp("us", "Europe/Berlin")})
     write_dataset(tmp_path / "x", pa.table({"s": pa.array([{"took": [1], "at": 5}], kind)}))
     (row,) = open_dataset(tmp_path / "x").head()

@@ -1,4 +1,4 @@
-"""Codecs that users wrote for Petastorm: what one cell is, and the rest follows."""
+"""Tests of custom codecs written for Petastorm, which encode and decode one cell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from petastore.errors import DecodeError, EncodeError, MetadataError, SchemaErro
 
 
 class ScaledCodec(DataframeColumnCodec):
-    """Small floats as bytes, a factor apart."""
+    """Stores small floats as uint8, multiplied by a factor."""
 
     def __init__(self, factor: int = 10) -> None:
         self._factor = factor
@@ -32,7 +32,7 @@ class ScaledCodec(DataframeColumnCodec):
 
 
 class HexCodec(DataframeColumnCodec):
-    """Whole numbers as text."""
+    """Stores integers as hexadecimal text."""
 
     def encode(self, unischema_field: Any, value: Any) -> Any:  # noqa: ARG002 - Petastorm's signature
         return hex(value)

@@ -1,4 +1,4 @@
-"""An array is what its field declares, or is refused in words that say what to do."""
+"""Tests of arrays compared with their field's dtype and shape: accepted unchanged, or an error with advice."""
 
 from __future__ import annotations
 

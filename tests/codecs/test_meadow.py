@@ -1,4 +1,4 @@
-"""Cells that Petastorm wrote decode to what Petastorm's own reader returned, exactly."""
+"""Tests of cells that Petastorm wrote: they decode exactly to the values that Petastorm's reader returned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from petastore.codecs.registry import codec_of
 from petastore.schema import Unischema, UnischemaField
 from petastore.testing.codec_laws import assert_declared, empty_column
 
-# What Petastorm's pickled schema says, by hand. `day` is the partition column and lies in no file.
+# The schema that Petastorm pickled, written by hand. `day` is a partition key, and in no file.
 MEADOW = Unischema(
     "Meadow",
     [
@@ -48,7 +48,7 @@ def expected(fixtures_root: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def files(fixtures_root: Path) -> list[tuple[str, pa.Table]]:
-    """The partition value and the table of each file."""
+    """Return the partition value and the table of each file."""
     folders = sorted((fixtures_root / "petastorm-0.13.1" / "Meadow").glob("day=*"))
     return [
         (folder.name.removeprefix("day="), pq.ParquetFile(path).read())

@@ -1,4 +1,4 @@
-"""PlainCodec keeps the laws of codecs, and reads every Arrow type that Parquet brings."""
+"""Tests of `PlainCodec`: codec laws, and decoding of every Arrow type that Parquet files can have."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_plain_times_decode_equally_by_column_and_by_cell(data: st.DataObject) -
 
 
 def expect_faces_agree(column: pa.Array, field: UnischemaField) -> None:
-    """The column decodes to what its cells decode to; or the first cell that is refused is the row that is named."""
+    """Check that a column decodes like its cells, or raises for the row of the first cell that raises."""
     values = []
     for row, cell in enumerate(column.to_pylist()):
         try:
@@ -306,7 +306,7 @@ def test_invalid_utf8_raises_with_its_row() -> None:
     field = UnischemaField("t", str)
     broken = pa.array([b"ok", b"\xff"], pa.binary())
     assert refused(broken, field).row == 1
-    # Parquet may hold text that is not UTF-8; pyarrow does not look.
+    # Parquet files may contain text that is not UTF-8, because pyarrow does not validate it.
     unchecked = pa.Array.from_buffers(pa.string(), 2, broken.buffers())
     assert refused(unchecked, field).row == 1
 

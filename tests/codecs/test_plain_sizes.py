@@ -1,4 +1,4 @@
-"""What values take once decoded is never less than what Python and NumPy say that they take."""
+"""Tests of decoded sizes of plain columns: an upper bound of the memory in Python and NumPy."""
 
 from __future__ import annotations
 

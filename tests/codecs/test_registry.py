@@ -1,4 +1,4 @@
-"""A document's id names a codec that is known, and hostile configuration is refused as damaged metadata."""
+"""Tests of the codec registry: stable ids, custom codecs, and metadata errors for invalid configuration."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_field_without_a_codec_uses_plain_codec() -> None:
 def test_unknown_codec_id_raises_and_lists_known_ids() -> None:
     with pytest.raises(MetadataError, match=r"^codec id must be one of .*, got 'wavelet'\. Import") as refused:
         codec_from_json({"id": "wavelet"})
-    # Examples and other tests register codecs of their own.
+    # Doctests and other tests register codecs, too.
     named = set(str(refused.value).partition("must be one of ")[2].partition(", got ")[0].split(", "))
     assert {"compressed_image", "compressed_ndarray", "ndarray", "reversed_image", "scalar", "vector"} <= named
     with pytest.raises(MetadataError, match="got 'plain'"):

@@ -1,4 +1,4 @@
-"""ScalarCodec keeps the laws of codecs, and never cuts anything off to make it fit."""
+"""Tests of `ScalarCodec`: codec laws, and exact round trips or errors, without truncation."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_scalar_codec_round_trips_or_raises(number: Any, spark_type: str, dtype:
     except EncodeError:
         return
     if isinstance(number, Decimal) or spark_type.startswith("decimal"):
-        # A decimal becomes the nearest double, and a double the shortest decimal that reads back as it.
+        # Decimals become the nearest double, and doubles the shortest decimal that converts back to them.
         assert float(cell) == float(number)
     else:
         assert cell == number

@@ -1,4 +1,4 @@
-"""Spark's scalar types are known by name, without pyspark, and are those that pyspark has."""
+"""Tests of Spark's scalar types by name, without pyspark: names and Arrow types equal pyspark's."""
 
 from __future__ import annotations
 

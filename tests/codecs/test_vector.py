@@ -1,4 +1,4 @@
-"""VectorCodec keeps the laws of codecs, and reads what Spark writes; what is no vector is refused."""
+"""Tests of `VectorCodec`: codec laws, dense and sparse Spark vectors, and errors for invalid vectors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FREE = UnischemaField("v", "float64", (None,), CODEC, nullable=True)
 
 
 class Dense:
-    """Has what `pyspark.ml.linalg.DenseVector` has."""
+    """Has the attributes of `pyspark.ml.linalg.DenseVector`."""
 
     def __init__(self, values: Sequence[float]) -> None:
         self._values = np.array(values, np.float64)
@@ -40,7 +40,7 @@ class Dense:
 
 
 class Sparse(Dense):
-    """Has what `pyspark.ml.linalg.SparseVector` has."""
+    """Has the attributes of `pyspark.ml.linalg.SparseVector`."""
 
     def __init__(self, size: int, indices: Sequence[int], values: Sequence[float]) -> None:
         self.size = size
@@ -74,7 +74,7 @@ def cell(kind: int | None, size: int | None, indices: Any, values: Any) -> dict[
 
 
 def both(field: UnischemaField, cells: list[Any]) -> list[Any]:
-    """Rows by the column face, once they are those of the cell face."""
+    """Decode cells as a column, check that each equals its single decode, and return the rows."""
     column = pa.array(cells, STORED)
     out = empty_column(field, len(cells))
     CODEC.decode_column(column, field, out)
@@ -87,7 +87,7 @@ def both(field: UnischemaField, cells: list[Any]) -> list[Any]:
 
 @st.composite
 def vectors(draw: st.DrawFn, size: int | None) -> tuple[dict[str, Any], np.ndarray[Any, Any]]:
-    """A cell, dense or sparse, and the array that it means."""
+    """Draw a dense or sparse cell, and the array that it represents."""
     length = draw(st.integers(0, 6)) if size is None else size
     floats = st.floats(width=32)
     if draw(st.booleans()):

@@ -1,4 +1,4 @@
-"""The numbers of a column of vectors, and where each of them belongs."""
+"""Tests of parsing vector columns: the row, position and value of each number, and errors for invalid sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixture of files outside the repository: collected only by `make corpus`, which passes their folder."""
+"""Collect the tests of this folder only in `make corpus`, which passes the folder of the corpus files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random datasets: nested types with nulls, every encoding, files that differ, and partition directories."""
+"""Write random datasets: nested types with nulls, all encodings, differing schemas, and partition directories."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ KEYS: list[tuple[pa.DataType, list[tuple[str, Any]]]] = [
 
 
 def random_type(draw: random.Random, depth: int = 0) -> pa.DataType:
-    """A type that Parquet can store."""
+    """Return a random type that Parquet can store."""
     if depth == 0 and draw.random() < 0.15:
         return draw.choice(TOP_ONLY)
     if depth >= 3 or draw.random() < 0.55 + 0.15 * depth:
@@ -86,7 +86,7 @@ def random_type(draw: random.Random, depth: int = 0) -> pa.DataType:
 
 
 def random_value(draw: random.Random, kind: pa.DataType, *, nullable: bool = True, nulls: float = 0.25) -> Any:
-    """A value that `pa.array` converts to a type."""
+    """Return a random value that `pa.array` converts to a type."""
     types = pa.types
     if types.is_null(kind) or (nullable and draw.random() < nulls):
         return None
@@ -133,7 +133,7 @@ def random_scalar(draw: random.Random, kind: pa.DataType) -> Any:
         sign = (1,) if number < 0 else (0,)
         return Decimal((sign[0], tuple(map(int, str(abs(number)))), -kind.scale))
     if types.is_date(kind):
-        return dt.date.fromordinal(draw.randint(620_000, 820_000))  # tensors have times as nanoseconds of 64 bits
+        return dt.date.fromordinal(draw.randint(620_000, 820_000))  # in the range of int64 nanoseconds, as in tensors
     if types.is_time(kind):
         return draw.randint(0, {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit] * 86_400 - 1)
     if types.is_temporal(kind):
@@ -154,7 +154,7 @@ def random_column(draw: random.Random, kind: pa.DataType, rows: int) -> pa.Array
 
 
 def random_options(draw: random.Random, schema: pa.Schema) -> dict[str, Any]:
-    """Options of `pq.write_table`."""
+    """Return random options of `pq.write_table`."""
     options: dict[str, Any] = {
         "row_group_size": draw.choice([1, 3, 7, 100]),
         "compression": draw.choice(["none", "snappy", "gzip", "brotli", "zstd", "lz4"]),
@@ -184,7 +184,7 @@ def random_options(draw: random.Random, schema: pa.Schema) -> dict[str, Any]:
 
 
 def changed_columns(draw: random.Random, columns: dict[str, pa.DataType], extra: pa.DataType) -> dict[str, pa.DataType]:
-    """Types of the columns of another file, of which one differs."""
+    """Return the column types of another file, with one random change."""
     name = draw.choice(list(columns))
     wider = WIDER.get(columns[name], columns[name])
     return draw.choice(
@@ -199,7 +199,7 @@ def changed_columns(draw: random.Random, columns: dict[str, pa.DataType], extra:
 
 
 def write_dataset_of(seed: int, folder: Path) -> list[pa.Table]:
-    """Write files and return their tables as pyarrow reads them, partition keys last, in the order of their paths.
+    """Write files; return their tables as pyarrow reads them, sorted by path, with partition keys as last columns.
 
     Raises:
         pa.ArrowException: pyarrow cannot read what it wrote.

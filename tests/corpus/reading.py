@@ -18,7 +18,7 @@ from tests.arrow_values import of_arrow, of_petastore
 
 
 def check_equal(path: Path, way: str, table: pa.Table, columns: list[str] | None = None) -> None:
-    """Raise unless a way of reading gives the values of a table; `columns` are those that are read, None is all."""
+    """Raise unless reading as `way` gives the values of a table; `columns` selects columns, None selects all."""
     expected = {column: of_arrow(table.column(column)) for column in table.column_names}
     if way == "tensors":
         fields = petastore.open_dataset(str(path)).schema.fields
@@ -92,7 +92,7 @@ def has_numbers_inside(field: UnischemaField) -> bool:
 
 
 def with_zeros(value: Any, field: UnischemaField, depth: int = 0) -> Any:
-    """The value as `nulls=0` gives it: zero for null numbers, and empty lists for null lists of any length."""
+    """Replace nulls as `nulls=0` does: zero for null numbers, and empty lists for null lists of variable length."""
     if depth == len(field.shape):
         return of_petastore(np.zeros((), field.dtype)[()]) if value is None else value
     size = field.shape[depth]
@@ -101,7 +101,7 @@ def with_zeros(value: Any, field: UnischemaField, depth: int = 0) -> Any:
 
 
 def in_nanoseconds(value: Any) -> Any:
-    """Times as tensors have them; others as they are."""
+    """Convert times to nanoseconds, as in tensors; other values are unchanged."""
     if isinstance(value, tuple) and len(value) == 3:
         kind, unit, count = value
         return kind, "ns", count * {"D": 86_400 * 10**9, "s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}[unit]

@@ -1,6 +1,6 @@
-"""The files that Apache keeps for testing readers: each value as Arrow has it, or a refusal that is written down here.
+"""Tests of Apache's parquet-testing files: each value equals pyarrow's, or reading raises an error that is listed here.
 
-As batches, as rows and as torch tensors. A file or column that is not named below has to be read.
+Each file is read as batches, rows and torch tensors. Files and columns that are not listed must be readable.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SECRET: Refusal = (SchemaError, "is encrypted, which petastore cannot read")
 INT96: Refusal = (DecodeError, "INT96 timestamps must be whole microseconds, .* got nanoseconds or a time out of range")
 
 REFUSED: dict[str, Refusal] = {
-    # Arrow reads none of these files either.
+    # pyarrow cannot read these files either.
     "bad_data/ARROW-GH-41317.parquet": (DecodeError, "the data is damaged: Column .* expected length"),
     "bad_data/ARROW-GH-41321.parquet": (DecodeError, "the data is damaged: Invalid or corrupted bit_width 254"),
     "bad_data/ARROW-GH-45185.parquet": (DecodeError, "the data is damaged: The repetition level at the start"),
@@ -39,12 +39,12 @@ REFUSED: dict[str, Refusal] = {
     "data/large_string_map.brotli.parquet": (SchemaError, "2,147,483,733 bytes of text inside its values .* 2 GiB"),
     **{name: ENCRYPTED for name in FILES if name.endswith(".encrypted") and "plaintext_footer" not in name},
     "data/aes256/encrypt_columns_plaintext_footer.parquet.encrypted": SECRET,
-    "data/int96_from_spark.parquet": INT96,  # one time is of the year 290,000: the day overflowed when Spark wrote it
-    # Arrow verifies no checksums unless it is asked to; their bytes are not those that were written.
+    "data/int96_from_spark.parquet": INT96,  # one year is 290,000, because the day overflowed when Spark wrote it
+    # pyarrow verifies checksums only on request; the bytes of these files were changed after writing.
     "data/datapage_v1-corrupt-checksum.parquet": (DecodeError, "CRC checksum verification failed"),
     "data/rle-dict-uncompressed-corrupt-checksum.parquet": (DecodeError, "CRC checksum verification failed"),
 }
-"""Files none of whose columns can be read."""
+"""Files of which no column can be read."""
 
 LEFT_OUT: dict[str, dict[str, Refusal]] = {
     "data/encrypt_columns_plaintext_footer.parquet.encrypted": {
@@ -52,7 +52,7 @@ LEFT_OUT: dict[str, dict[str, Refusal]] = {
         "int96_field": INT96,
     },
 }
-"""Columns that cannot be read; the others of these files can."""
+"""Columns that cannot be read, in files whose other columns can."""
 
 
 def test_apache_parquet_testing_corpus_has_all_listed_files() -> None:
@@ -76,7 +76,7 @@ def check_values(name: str, way: str) -> None:
     if name in REFUSED:
         refused(lambda: read(path, None), REFUSED[name])
         return
-    file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")  # as INT96 is read here
+    file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")  # petastore reads INT96 as microseconds, too
     left_out = LEFT_OUT.get(name, {})
     if left_out:
         refused(lambda: read(path, None), *left_out.values())
@@ -88,7 +88,7 @@ def check_values(name: str, way: str) -> None:
 
 
 def refused(call: Callable[[], Any], *refusals: Refusal) -> None:
-    """It is refused in one of these ways."""
+    """Check that a call raises one of these errors."""
     with pytest.raises(tuple({kind for kind, _ in refusals})) as caught:
         call()
     assert any(isinstance(caught.value, kind) and re.search(words, str(caught.value)) for kind, words in refusals)

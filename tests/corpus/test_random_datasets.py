@@ -1,4 +1,4 @@
-"""Random datasets as batches, rows and tensors, in order, shuffled, filtered, resumed: equal to pyarrow, or raise."""
+"""Tests of random datasets: batches, rows and tensors, shuffled, filtered or resumed, equal pyarrow's or raise."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_random_parquet_datasets_read_like_pyarrow_or_raise(tmp_path: Path, seed
         tables = write_dataset_of(seed, tmp_path)
         table = pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowException, OSError):
-        with contextlib.suppress(PetastoreError):  # pyarrow cannot read or join what it wrote
+        with contextlib.suppress(PetastoreError):  # pyarrow cannot read or concatenate what it wrote
             for way in WAYS.values():
                 way(tmp_path, None)
         return
@@ -63,7 +63,7 @@ def comparable(row: dict[str, Any], fields: Mapping[str, UnischemaField]) -> dic
 
 
 def without_lists_of_nulls(value: Any) -> Any:
-    """Return None for lists of nothing but nulls, of which arrays do not say whether they are null themselves."""
+    """Replace lists that contain only nulls with None, because arrays do not distinguish the two."""
     if not isinstance(value, list):
         return value
     items = [without_lists_of_nulls(item) for item in value]

@@ -1,4 +1,4 @@
-"""Files of every writer at hand, of every type, codec, encoding and page version, against the values of pyarrow."""
+"""Tests of files by pyarrow and DuckDB: every type, compression, encoding and page version."""
 
 from __future__ import annotations
 

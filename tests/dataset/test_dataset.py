@@ -1,4 +1,4 @@
-"""A dataset is a value: it plans without touching storage, knows which fields are meant, and travels."""
+"""Tests of `Dataset`: planning without I/O, selected fields, shards, stored cells and pickling."""
 
 from __future__ import annotations
 

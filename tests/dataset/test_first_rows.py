@@ -1,4 +1,4 @@
-"""The first rows are those of a reader, and what is not needed for them is not read."""
+"""Tests of `Dataset.head`, `to_arrow` and `to_pandas`: the rows of an unshuffled reader, with minimal reads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def row(number: int) -> dict[str, Any]:
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Dataset:
-    """Row groups of 4, 4 and 2 rows, of 200 kB and less, in one file."""
+    """Write one file with row groups of 4, 4 and 2 rows, of up to 200 kB, and return the dataset."""
     write_dataset(tmp_path / "rows", SCHEMA, map(row, range(10)), rows_per_row_group=4)
     return open_dataset(tmp_path / "rows")
 
@@ -69,7 +69,7 @@ def test_head_skips_empty_row_groups(tmp_path: Path) -> None:
     assert [one["x"] for one in first_rows(dataset, tuple(dataset.schema), 2)] == [1, 2]
 
 
-def test_head_reads_nothing_before_a_row_is_requested(dataset: Dataset, tmp_path: Path) -> None:
+def test_head_reads_a_row_group_only_when_it_is_needed(dataset: Dataset, tmp_path: Path) -> None:
     rows = first_rows(dataset, tuple(dataset.schema), 10)
     (file,) = (tmp_path / "rows").glob("*.parquet")
     next(rows)
@@ -81,7 +81,7 @@ def test_head_reads_nothing_before_a_row_is_requested(dataset: Dataset, tmp_path
 
 
 def wiped(folder: Path, *, group: int, column: int, keep: int = 0) -> None:
-    """Has nothing but zeros in a column chunk of the only file, from some byte on."""
+    """Overwrite a column chunk of the only file with zeros, from byte `keep` on."""
     (path,) = folder.glob("*.parquet")
     chunk = pq.ParquetFile(path).metadata.row_group(group).column(column)
     start = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
@@ -146,7 +146,7 @@ def test_head_raises_for_values_that_readers_reject(tmp_path: Path) -> None:
 
 
 def everything(folder: Path) -> Dataset:
-    """Columns of every kind, with missing values, in row groups of two."""
+    """Write columns of every kind with null values, in row groups of two, and return the dataset."""
     columns = {
         "n": pa.array([1, None, 3], pa.uint8()),
         "day": pa.array([1, 2, None], pa.date32()),

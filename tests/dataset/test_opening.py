@@ -1,4 +1,4 @@
-"""What a dataset is when it is opened: files that are named several times, and fields that cannot be."""
+"""Tests of `open_dataset`: files listed several times, unreadable columns, and damaged metadata."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROWS = 20
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    """Two files of ten rows each, in row groups of three."""
+    """Write two files of ten rows each, in row groups of three, and return their paths."""
     rows = [{"id": number, "half": number / 2} for number in range(ROWS)]
     petastore.write_dataset(str(tmp_path / "set"), SCHEMA, rows, rows_per_file=10, rows_per_row_group=3)
     return sorted(str(path) for path in (tmp_path / "set").glob("*.parquet"))
@@ -138,7 +138,7 @@ def test_directory_listed_twice_raises(files: list[str]) -> None:
 
 
 def test_unreadable_column_raises_only_when_selected(tmp_path: Path) -> None:
-    """Petastorm declared, and stored, an int32 as text."""
+    """The schema document declares int32 for a column that is stored as text, as Petastorm could write it."""
     declared = Unischema("odd", [
         UnischemaField("id", np.int64), UnischemaField("count", np.str_, (), ScalarCodec("string")),
     ])  # fmt: skip
@@ -175,7 +175,7 @@ def test_open_dataset_reads_common_metadata_of_fastparquet(tmp_path: Path) -> No
     pq.write_table(table, tmp_path / "part.0.parquet")
     pq.write_metadata(table.schema, tmp_path / "_common_metadata")
     footer = (tmp_path / "_common_metadata").read_bytes()
-    counted = footer.replace(b"\x16\x00\x19\x0c", b"\x16\x04\x19\x0c")  # field 3 says 2 rows, field 4 no row groups
+    counted = footer.replace(b"\x16\x00\x19\x0c", b"\x16\x04\x19\x0c")  # field 3 declares 2 rows, field 4 no row groups
     assert counted != footer
     (tmp_path / "_common_metadata").write_bytes(counted)
     assert petastore.open_dataset(tmp_path).inventory.num_rows == 2

@@ -1,4 +1,4 @@
-"""A partition key that the files store, too: their values are given, and nobody contradicts a directory unheard."""
+"""Tests of partition keys that files also store: the stored values are read, and contradictions raise errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def write(folder: Path, files: dict[str, list[Any]], stored: Any = None, **options: Any) -> str:
-    """A file under each directory `day=…`, with a column `day` of these values, in row groups of two rows."""
+    """Write a file into each directory `day=…`, with a column `day` and row groups of two rows; return the URL."""
     for text, values in files.items():
         (folder / f"day={text}").mkdir(parents=True)
         table = pa.table({"id": np.arange(len(values)), "day": pa.array(values, stored)})
@@ -152,7 +152,7 @@ def test_filter_on_a_stored_partition_key_is_exact(tmp_path: Path, statistics: b
 
 def test_stored_partition_key_is_verified_by_statistics(tmp_path: Path) -> None:
     url = write(tmp_path, {"1": [1, 1, 1], "2": [2, 2]})
-    for file in tmp_path.rglob("*.parquet"):  # who read a page now would stumble
+    for file in tmp_path.rglob("*.parquet"):  # overwrite all pages, so that reading one would fail
         data = file.read_bytes()
         file.write_bytes(data[:4] + bytes(len(data) - 4 - _footer_bytes(data)) + data[-_footer_bytes(data) :])
     selection = petastore.select_rows(open_dataset(url), filters=col("day") == 1, filter_cache=False)

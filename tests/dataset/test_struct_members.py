@@ -1,4 +1,4 @@
-"""Members of structs are columns by their dotted names, in `schema_fields`, filters and every way to read."""
+"""Tests of struct members as columns with dotted names: in `schema_fields`, filters and all readers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TABLE = pa.table({"id": range(4), "geo": GEO, "geo.name": ["top"] * 4})
 
 
 def flat(name: str) -> Any:
-    """The values of a member as Arrow has them, null where a struct above is."""
+    """Return the values of a struct member in Arrow; null where a parent struct is null."""
     column = TABLE.column("geo")
     for member in name.split(".")[1:]:
         column = pa.compute.struct_field(column, member)
@@ -138,7 +138,7 @@ REQUIRED = pa.struct(
 @pytest.mark.parametrize("writes_statistics", [True, False])
 @pytest.mark.filterwarnings("ignore:none of the")
 def test_filters_treat_members_of_null_structs_as_null(writes_statistics: bool, tmp_path: Path) -> None:
-    """A null struct makes a required member null, and pyarrow does not count it among the nulls of a dictionary."""
+    """A null struct makes a required member null; pyarrow's null count of dictionary columns does not include it."""
     geo = pa.array([{"lat": 7, "kind": "a"}, None], REQUIRED)
     pq.write_table(pa.table({"id": [0, 1], "geo": geo}), tmp_path / "x.parquet", write_statistics=writes_statistics)
 

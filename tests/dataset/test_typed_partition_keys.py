@@ -1,4 +1,4 @@
-"""Partition keys that are dates and booleans, through readers, loaders, filters and predicates."""
+"""Tests of partition keys that are dates or booleans: readers, loaders, filters and predicates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FLAGS = [True, False, None, True]
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """Rows 0 to 3, each under `day=…/ok=…`, as pyarrow writes them."""
+    """Write rows 0 to 3, each in its directory `day=…/ok=…`, with pyarrow, and return the URL."""
     table = pa.table({"id": range(4), "day": pa.array(DAYS, pa.date32()), "ok": pa.array(FLAGS)})
     pq.write_to_dataset(table, tmp_path, partition_cols=["day", "ok"])
     return str(tmp_path)

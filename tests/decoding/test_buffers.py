@@ -1,4 +1,4 @@
-"""Memory is used again when nobody can see it any more, and not before."""
+"""Tests of the buffer pool: memory is reused once no view of it exists, and not before."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_pooled_buffer_is_not_reused_while_referenced() -> None:
 
 
 def test_torch_tensor_keeps_its_pooled_buffer_alive() -> None:
-    import torch  # only here: it takes seconds
+    import torch  # imported only here, because it takes seconds
 
     buffers = Buffers()
     tensor = torch.from_numpy(buffers.empty((64, 1024), "f4"))

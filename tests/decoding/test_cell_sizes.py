@@ -1,4 +1,4 @@
-"""Cells that become very large are known and refused before any memory is taken for them."""
+"""Tests of `max_cell_bytes`: cells that decode to too many bytes are rejected before memory is allocated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VECTOR = UnischemaField("a", np.float64, (None,), VectorCodec())
 
 
 class RepeatedCodec(DataframeColumnCodec):
-    """A codec of a user's own: so many zeros; it knows nothing of limits."""
+    """Custom codec whose cells decode to that number of zeros; it does not report decoded sizes."""
 
     def encode(self, unischema_field: UnischemaField, value: Any) -> int:  # noqa: ARG002
         return len(value)
@@ -142,7 +142,7 @@ def test_max_cell_bytes_counts_decoded_bytes_of_image_regions(tmp_path: Path) ->
     with pytest.raises(DecodeError, match=r"at most max_cell_bytes=1,048,576, got 50,331,648 bytes"):
         first_value(url, max_cell_bytes=MIB, decode={"a": region})
     progressive = bombs.write_cells(tmp_path / "p", PHOTO, [bombs.jpeg(4096, 4096, scans="progressive")])
-    with pytest.raises(DecodeError, match="100,663,296 bytes"):  # the frequencies of all pixels are kept
+    with pytest.raises(DecodeError, match="100,663,296 bytes"):  # the coefficients of all pixels stay in memory
         first_value(progressive, max_cell_bytes=MIB, decode={"a": eighth})
 
 

@@ -1,4 +1,4 @@
-"""Cells become values with the missing ones set apart; what is wrong is named by its place among the cells."""
+"""Tests of decoding a column: values, a mask of nulls, and errors with the row."""
 
 from __future__ import annotations
 

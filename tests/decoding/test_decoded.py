@@ -1,4 +1,4 @@
-"""Columns with the missing values set apart, and masks of rows."""
+"""Tests of decoded columns with a mask of missing values, and of masks of rows."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ def test_row_counts_as_masked_when_a_part_of_it_is_masked() -> None:
     assert masked_rows(column).tolist() == [False, True, False]
     assert masked_rows(np.ma.MaskedArray(np.zeros(2))).tolist() == [False, False]
     assert masked_rows(np.zeros((2, 3))).tolist() == [False, False]
-    assert masked_rows(np.array(["a", None], dtype=object)).tolist() == [False, False]  # None is no mask
+    assert masked_rows(np.array(["a", None], dtype=object)).tolist() == [False, False]  # None is not a mask

@@ -1,4 +1,4 @@
-"""DataFrames for predicates keep what values are: integers, missing values, time zones."""
+"""Tests of pandas DataFrames for predicates: nullable dtypes, missing values and time zones."""
 
 from __future__ import annotations
 

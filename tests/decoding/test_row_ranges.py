@@ -1,4 +1,4 @@
-"""Ranges of rows that are decoded together."""
+"""Tests of row ranges that are decoded together: limits on bytes and rows."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def numbers(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A dataset of rows with ids from 0, in row groups of different sizes."""
+    """Write a dataset of rows with ids from 0, in row groups of different sizes, and return its path."""
     folder = tmp_path_factory.mktemp("numbers")
     table = pa.table({"id": range(ROWS)})
     for number, (first, stop) in enumerate([(0, 3), (3, 4), (4, 30), (30, ROWS)]):

@@ -1,4 +1,4 @@
-"""Ranks for tests: environment variables of launchers, and programs that run as several ranks at the same time."""
+"""Start ranks for tests: environment variables of launchers, and programs that run as several ranks at once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VARIABLES = (
 
 
 def environment_of(launcher: str, rank: int, ranks: int) -> dict[str, str]:
-    """What a launcher sets for a rank: one of horovod, openmpi, mpich, torchrun, slurm, tensorflow."""
+    """Return the variables that a launcher sets for a rank: horovod, openmpi, mpich, torchrun, slurm or tensorflow."""
     if launcher == "tensorflow":
         cluster = {"worker": [f"host{number}:2222" for number in range(ranks)]}
         return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})}
@@ -47,14 +47,14 @@ def run_ranks(
     interpreter: WarmInterpreter | None = None,
     seconds: float = 300,
 ) -> Any:
-    """Return what each of some ranks printed last, as JSON; no variable of a launcher is set for them.
+    """Run a program as several ranks without launcher variables; return the JSON that each rank printed last.
 
     Args:
-        program: The text of a program, which is given its rank, and then the arguments.
-        ranks: How many processes run it at a time.
-        arguments: The same for each.
-        interpreter: The interpreter to fork them from; each is a new interpreter unless given.
-        seconds: A limit for hangs, on an idle machine.
+        program: The text of a program; its arguments are its rank and then `arguments`.
+        ranks: Number of processes that run it at the same time.
+        arguments: Further arguments, the same for each rank.
+        interpreter: Warm interpreter to fork the ranks from; None starts a new interpreter for each rank.
+        seconds: Timeout on an idle machine, after which the ranks are killed.
     """
     environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     if interpreter is not None:

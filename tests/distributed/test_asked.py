@@ -1,4 +1,4 @@
-"""`cur_shard="auto"` and shards as values share the rows among ranks; a rank that was told nothing is warned."""
+"""Tests of `cur_shard="auto"` and `Shard` objects in all functions, and of the warning for readers without a shard."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ said = [[each.category.__name__, each.filename] for each in warned]
 
 @pytest.mark.slow
 def test_torchrun_ranks_are_detected_and_missing_shards_warn(numbers: str, tmp_path: Path) -> None:
-    """The worker processes of a reader, which have the launcher's variables too, warn of nothing."""
+    """The worker processes of a reader also have the launcher's variables, but do not warn."""
     program = tmp_path / "program.py"
     program.write_text(LAUNCHED_BY_TORCHRUN)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
@@ -216,7 +216,7 @@ def test_torchrun_ranks_are_detected_and_missing_shards_warn(numbers: str, tmp_p
 
 
 class CountedEnvironment(dict[str, str]):
-    """An environment that counts how often a variable is looked up."""
+    """Environment that counts how often variables are read."""
 
     looks = 0
 
@@ -237,7 +237,7 @@ class CountedEnvironment(dict[str, str]):
 
 
 def test_rank_detection_without_launcher_reads_few_environment_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look takes most of a microsecond, and each reader that is opened asks."""
+    """Each read takes most of a microsecond, and every new reader detects its rank."""
     environment = CountedEnvironment({f"VARIABLE_{number}": "x" for number in range(100)})
     monkeypatch.setattr(os, "environ", environment)
     assert asked_shard(None, None) == Shard()

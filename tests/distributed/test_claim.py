@@ -1,4 +1,4 @@
-"""Whoever says which rank this is says the same, or all of them are named."""
+"""Tests of rank detection from several sources: equal ranks are accepted, different ones raise and name both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorFlow's tasks have ranks as TensorFlow itself numbers them."""
+"""Tests of ranks from `TF_CONFIG`: training tasks are numbered as TensorFlow numbers them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects that engines give to the function that trains say which rank it is: TensorFlow's, Spark's, and others'."""
+"""Tests of ranks from context objects of TensorFlow, TensorFlowOnSpark, BigDL Orca and Spark barrier tasks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_invalid_input_context_raises() -> None:
 
 
 def ctx(executor: int, job: str, task: int, cluster: dict[str, list[str]]) -> SimpleNamespace:
-    """A `TFNodeContext`, as TensorFlowOnSpark 2.2.5 fills it."""
+    """Return an object with the attributes of a `TFNodeContext` of TensorFlowOnSpark 2.2.5."""
     workers = sum(len(tasks) for name, tasks in cluster.items() if name in ("chief", "master", "worker"))
     return SimpleNamespace(
         worker_num=executor,
@@ -44,7 +44,7 @@ def ctx(executor: int, job: str, task: int, cluster: dict[str, list[str]]) -> Si
     ("servers", "chief", "has_evaluator"), [*itertools.product([0, 1], ["", "chief", "master"], [False, True])]
 )
 def test_tensorflow_on_spark_executor_number_is_not_the_rank(servers: int, chief: str, has_evaluator: bool) -> None:
-    """Executors are dealt to jobs in this order: servers first, then the chief, the evaluator and the workers."""
+    """TensorFlowOnSpark assigns executors in this order: parameter servers, chief, evaluator, workers."""
     jobs = ["ps"] * servers + [chief] * bool(chief) + ["evaluator"] * has_evaluator + ["worker"] * 3
     cluster: dict[str, list[str]] = {}
     tasks = []

@@ -1,4 +1,4 @@
-"""A process finds out which rank it is by whatever launcher started it, and says so where nobody can tell."""
+"""Tests of `current_shard`: the rank of each launcher is detected, and an unknown rank raises with advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines that run in a process are asked which rank it is: real ranks of torch over gloo, and a real device mesh."""
+"""Tests of ranks from frameworks: torch process groups over gloo, device meshes, and frameworks that are missing."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_from_torch_uses_the_process_group(numbers: str, tmp_path: Path, warm_to
     for rank, seen in enumerate([first, second]):
         shard = str(Shard(rank, 2))
         assert "init_process_group" in seen["before"]
-        # One reader was told nothing, and warned about in the program's own file; the other was told everything.
+        # The reader without a shard warned at its line in the program; the one with an explicit shard did not.
         ((name, warning, filename),) = seen["warned"]
         assert (name, filename) == ("UnshardedReaderWarning", "<string>")
         assert f"rank {rank} of 2 (torch.distributed)" in warning
@@ -194,7 +194,7 @@ print(json.dumps(seen))
 
 
 def test_shard_that_differs_from_the_rank_warns(numbers: str, tmp_path: Path, warm_torch: WarmInterpreter) -> None:
-    """As where `hvd.local_rank()` is given with `hvd.size()`: on the first host nothing is wrong yet."""
+    """A common mistake is `hvd.local_rank()` with `hvd.size()`, which on the first host is still correct."""
     ranks = run_ranks(OTHER_NUMBERS, 4, [numbers, str(tmp_path / "store")], interpreter=warm_torch)
     for rank, seen in enumerate(ranks):
         assert seen["before"] == seen["meant"] == seen["after"] == []

@@ -1,4 +1,4 @@
-"""Launchers say in the environment which rank a process is; what cannot be is refused, by name."""
+"""Tests of ranks from launchers' environment variables, and of errors that name an invalid variable."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_from_environment_raises_when_launchers_disagree(one: str, other: str) -
 
 @pytest.mark.parametrize("launcher", ABOUT_THE_PROCESS)
 def test_inner_launcher_takes_precedence_over_slurm(launcher: str) -> None:
-    """`srun --ntasks-per-node=1 torchrun --nproc-per-node=4`: Slurm's tasks are nodes."""
+    """With `srun --ntasks-per-node=1 torchrun --nproc-per-node=4`, Slurm's tasks are nodes, not ranks."""
     assert from_environment(environment_of(launcher, 5, 8) | environment_of("slurm", 1, 2)) == Shard(5, 8)
 
 
@@ -75,7 +75,7 @@ def test_slurm_batch_script_is_not_a_task() -> None:
 
 
 def test_slurm_step_uses_its_own_task_count() -> None:
-    """In an interactive step `SLURM_NTASKS` is what the allocation may start."""
+    """In an interactive step, `SLURM_NTASKS` is the number of tasks of the allocation, not of the step."""
     assert from_environment(environment_of("slurm", 0, 1) | {"SLURM_NTASKS": "4"}) == Shard(0, 1)
     assert from_environment({"SLURM_PROCID": "1", "SLURM_NTASKS": "4"}) == Shard(1, 4)
 

@@ -1,4 +1,4 @@
-"""Real ranks over gloo find out that they planned different data, before they train on it."""
+"""Tests of `all_gather` and `assert_agreed`: ranks over gloo that planned different data all raise."""
 
 from __future__ import annotations
 

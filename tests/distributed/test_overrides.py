@@ -1,4 +1,4 @@
-"""Variables override arguments where a program asks for that, so that it reads other data on each host."""
+"""Tests of `with_environment`: PETASTORE_ variables override the arguments of a reader."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _nothing_of_petastore_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def seen_by(*args: Any, **kwargs: Any) -> dict[str, Any]:
-    """The arguments that a reader would get."""
+    """Return the arguments that a reader would get."""
 
     def reads(
         dataset_url: Any,
@@ -189,7 +189,7 @@ with with_environment(make_reader)("nowhere", cur_shard="auto") as reader:
 
 @pytest.fixture
 def halves(tmp_path: Path) -> list[str]:
-    """Two datasets, as two hosts have them."""
+    """Write two datasets, as if for two hosts, and return their paths."""
     for name, ids in (("a", range(ROWS // 2)), ("b", range(ROWS // 2, ROWS))):
         (tmp_path / name).mkdir()
         pq.write_table(pa.table({"id": list(ids)}), tmp_path / name / "part.parquet")
@@ -197,7 +197,7 @@ def halves(tmp_path: Path) -> list[str]:
 
 
 def test_with_environment_can_give_each_host_its_own_dataset(halves: list[str]) -> None:
-    """Two hosts of two ranks: each host has its own data, which its ranks share."""
+    """Each of two hosts has its own data, which its two ranks share."""
     plain = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     seen: list[int] = []
     for host, url in enumerate(halves):

@@ -1,8 +1,8 @@
-"""Run the notebooks of `examples/` as Jupyter does: `python -m tests.examples.notebooks` stores their output in them.
+"""Run the notebooks of `examples/` in Jupyter kernels, and store their output: `python -m tests.examples.notebooks`.
 
     python -m tests.examples.notebooks [--into FOLDER]
 
-Each runs in a kernel of its own, in an empty folder. `--into` writes copies there and leaves the notebooks as they are.
+Each notebook runs in its own kernel, in an empty folder. `--into` writes copies there instead.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _CELL_TIMEOUT_S = 300
 
 
 def run(path: Path, folder: Path, sockets: Path) -> nbformat.NotebookNode:
-    """The notebook with what its cells show when they are run in a folder, without times.
+    """Run a notebook in a folder, and return it with the output of its cells, without times.
 
     Args:
-        path: The notebook, which stays as it is.
-        folder: In which its kernel runs.
-        sockets: Where the kernel is talked to; a short path.
+        path: The notebook; the file is not changed.
+        folder: Working directory of the kernel.
+        sockets: Folder for the sockets of the kernel; must have a short path.
 
     Raises:
         nbclient.exceptions.CellExecutionError: A cell raised; the message has the cell and the traceback.
@@ -40,7 +40,7 @@ def run(path: Path, folder: Path, sockets: Path) -> nbformat.NotebookNode:
         timeout=_CELL_TIMEOUT_S,
         kernel_name="python3",
         record_timing=False,
-        # Sockets in a private folder instead of ports, to which every user of the machine could connect.
+        # Sockets are in a private folder, because every user of the machine could connect to ports.
         config=Config({"KernelManager": {"transport": "ipc", "ip": str(sockets / "kernel")}}),
         resources={"metadata": {"path": str(folder)}},
     )
@@ -48,8 +48,8 @@ def run(path: Path, folder: Path, sockets: Path) -> nbformat.NotebookNode:
     for output in _outputs(notebook):
         output.get("metadata", {}).clear()
         if "image/png" in output.get("data", {}):
-            output.data.pop("image/jpeg", None)  # the same image again
-    notebook.metadata["language_info"] = {"name": "python"}  # without the release
+            output.data.pop("image/jpeg", None)  # a JPEG of the same image
+    notebook.metadata["language_info"] = {"name": "python"}  # without the Python version
     return notebook
 
 
@@ -59,12 +59,12 @@ def _outputs(notebook: nbformat.NotebookNode) -> Iterator[nbformat.NotebookNode]
 
 
 def main() -> None:
-    """Run all of them."""
+    """Run all notebooks."""
     parser = argparse.ArgumentParser(prog="python -m tests.examples.notebooks", description=__doc__.splitlines()[0])
     parser.add_argument("--into", type=Path, default=EXAMPLES, help="write there what was run, in place of over it")
     into = parser.parse_args().into
     with tempfile.TemporaryDirectory() as scratch:
-        # Kernels write histories, settings and addresses to the user's home directory, so they get another one.
+        # Kernels write history, settings and connection files to these folders, by default in the user's home.
         places = ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
         os.environ.update({name: str(Path(scratch, name)) for name in places})
         for path in sorted(EXAMPLES.glob("*.ipynb")):

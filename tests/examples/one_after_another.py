@@ -1,9 +1,9 @@
-"""Runs programs one after another in one process, so that Spark, torch and TensorFlow start once for all of them.
+"""Run programs one after another in one process, so that Spark, torch and TensorFlow start only once.
 
     python -m petastore.interop.petastorm tests/examples/one_after_another.py FOLDER PROGRAM …
 
-A program is a module or a path that ends with `.py`, and is given a folder of its own below FOLDER. What it prints is
-written to `FOLDER/NAME.txt`, or its traceback to `FOLDER/NAME.problem` when it raises.
+A program is a module or a path that ends with `.py`; its argument is its own folder below FOLDER. Its output is written
+to `FOLDER/NAME.txt`, and its traceback to `FOLDER/NAME.problem` if it raises.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 
 
 def main(folder: Path, *programs: str) -> None:
-    """Run them all; one that fails does not hide the others."""
-    with contextlib.ExitStack() as files:  # a program may leave a log handler that writes to its stdout
+    """Run all programs; after an error, the others still run."""
+    with contextlib.ExitStack() as files:  # kept open, because a program may leave a log handler for its stdout
         for program in programs:
             name = Path(program).stem if program.endswith(".py") else program.rpartition(".")[2]
             (folder / name).mkdir()

@@ -1,4 +1,4 @@
-"""The demo, run as its users run it, and the dataset that it leaves."""
+"""Tests of the digits demo: its output, and the dataset that it writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def without_java(folders: list[Path], shadows: Path) -> list[Path]:
-    """The folders of a PATH; one that holds a `java` is replaced by a folder of links to everything else in it."""
+    """Return the folders of a PATH; a folder with a `java` is replaced by links to everything else in it."""
     chosen = []
     for number, folder in enumerate(folders):
         if not (folder / "java").exists():
@@ -43,7 +43,7 @@ def without_java(folders: list[Path], shadows: Path) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def output(repository: Path, directory: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The lines that the demo prints, on a machine without a Java of its own."""
+    """Run the demo on a PATH without Java, and return the lines that it prints."""
     environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
     folders = [Path(folder) for folder in environment["PATH"].split(os.pathsep)]
     environment["PATH"] = os.pathsep.join(map(str, without_java(folders, tmp_path_factory.mktemp("path"))))

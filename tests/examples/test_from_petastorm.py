@@ -1,4 +1,4 @@
-"""Petastorm's documented examples run as they are, through the switch."""
+"""Tests of the examples in `examples/from_petastorm`: Petastorm programs run unchanged with petastore."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Printed = Callable[[str], list[str]]
 
 @pytest.fixture(scope="module")
 def printed(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Printed:
-    """The lines that each example prints; all run in one process, whose Spark listens on this machine only."""
+    """Run all examples in one process, with Spark on this machine only; return a function from example to lines."""
     folder = tmp_path_factory.mktemp("from_petastorm")
     environment = {
         **os.environ,
@@ -32,7 +32,7 @@ def printed(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Print
     use_java(environment)
     programs = [f"examples.from_petastorm.{example}" for example in EXAMPLES]
     command = [sys.executable, "-m", "petastore.interop.petastorm", "tests/examples/one_after_another.py"]
-    # The switch runs the file as Python does, with its folder on the path: the examples are found from the root.
+    # The runner puts its own folder on the path, as Python does, so the repository is added for the examples.
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(repository), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [*command, str(folder), *programs], cwd=repository, env=environment, capture_output=True, text=True, check=False

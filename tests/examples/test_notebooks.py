@@ -1,4 +1,4 @@
-"""The notebooks run from top to bottom in Jupyter's kernel, and show what they have kept."""
+"""Tests of the example notebooks: they run in Jupyter's kernel, and their stored output is up to date."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOKEN = re.compile(r"(?<=part-00000-)[0-9a-f]{32}")
 
 
 def shown(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """What each cell shows, by its id: text, in which names of files are alike, and the pixels of pictures."""
+    """Return the output of each cell with its id: text without random parts of file names, and pixels of images."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     return [
         (cell["id"], {kind: _comparable(kind, value) for kind, value in _parts(output)})
@@ -41,7 +41,7 @@ def _comparable(kind: str, value: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def run_anew(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the notebooks as they are when they are run now."""
+    """Run the notebooks, and return the folder with the results."""
     folder = tmp_path_factory.mktemp("notebooks")
     command = [sys.executable, "-m", "tests.examples.notebooks", "--into", str(folder)]
     ran = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
@@ -52,7 +52,7 @@ def run_anew(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_outputs_equal_those_of_a_run(path: Path, run_anew: Path) -> None:
-    """Where it does not, `make notebooks` runs it and keeps what it shows; look at the difference."""
+    """If this fails, `make notebooks` stores the new output; check the difference."""
     kept = shown(path)
     assert kept == shown(run_anew / path.name)
     assert len(kept) >= 5

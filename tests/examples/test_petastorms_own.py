@@ -1,4 +1,4 @@
-"""Petastorm's own examples, as its last release has them, run through the switch without an edit."""
+"""Tests of Petastorm's own examples from its last release, which run unchanged with petastore."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from petastore.spark.java import use_java
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.tf, pytest.mark.timeout(600)]
 
 PETASTORM = Path(sys.prefix) / "petastorm"
-"""What `make test-all` unpacks of Petastorm's wheel; on nobody's path."""
+"""Folder into which `make test-all` unpacks Petastorm's wheel; it is not on `sys.path`."""
 
 PROGRAMS = Path(__file__).parent / "petastorms_own"
 
@@ -27,8 +27,8 @@ Printed = Callable[[str], str]
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> Printed:
-    """What each program prints; all run in one process, whose Spark listens on this machine only."""
-    examples = tmp_path_factory.mktemp("petastorms")  # Petastorm's examples, without Petastorm
+    """Run all programs in one process, with Spark on this machine only; return a function from program to output."""
+    examples = tmp_path_factory.mktemp("petastorms")  # Petastorm's examples without Petastorm itself
     shutil.copytree(PETASTORM / "examples", examples / "examples")
     folder = tmp_path_factory.mktemp("printed")
     environment = {
@@ -39,7 +39,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Printed:
         "OMP_NUM_THREADS": "1",
     }
     use_java(environment)
-    # The last one switches off what the others need of TensorFlow: eager execution.
+    # The last one disables TensorFlow's eager execution, which the others need.
     programs = [str(PROGRAMS / f"{program}.py") for program in ("mnist", "converters", "hello_world")]
     together = str(PROGRAMS.parent / "one_after_another.py")
     command = [sys.executable, "-m", "petastore.interop.petastorm", together, str(folder), *programs]
@@ -55,7 +55,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Printed:
 
 
 def parts_of(printed: str) -> dict[str, str]:
-    """What was printed below each line that begins with `==`."""
+    """Return the output below each line that begins with `==`."""
     return dict(re.findall(r"^== (.*)\n((?:(?!== ).*\n)*)", printed, re.MULTILINE))
 
 
@@ -97,7 +97,7 @@ def test_spark_converter_examples_of_petastorm_train_unchanged(printed: Printed)
     }
     assert len(shares["tensorflow"]) == len(shares["pytorch"]) == 2
     assert min(shares["tensorflow"]) > 0.7
-    # A hundred steps of its learning rate teach the network of PyTorch nothing; it sees all batches of them.
+    # With its learning rate, PyTorch learns little in a hundred steps; the losses show that it read all batches.
     losses = [float(loss) for loss in re.findall(r"^\[\d+/100\]\tLoss: (\d+\.\d+)$", said["pytorch"], re.MULTILINE)]
     assert len(losses) >= 11
     assert min(losses) > 1.5

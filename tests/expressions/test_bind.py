@@ -1,4 +1,4 @@
-"""Literals meet the fields of a schema: other kinds are refused, and nothing is rounded towards a match."""
+"""Tests of binding filters to a schema: literals are converted exactly to the column's dtype, or raise."""
 
 from __future__ import annotations
 

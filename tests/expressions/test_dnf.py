@@ -1,4 +1,4 @@
-"""pyarrow's nested lists mean what they mean in pyarrow, and other forms are refused at the call."""
+"""Tests of filters as nested lists (DNF): the same meaning as in pyarrow, and errors for invalid lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Equal values share a key, however they are written."""
+"""Tests of equality keys: values that compare equal have equal keys, regardless of their type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions are values: written like Python, compared by what is written, and never asked whether they are true."""
+"""Tests of filter expressions: repr, equality, fingerprints, immutability, and errors for `and`, `or` and `not`."""
 
 from __future__ import annotations
 

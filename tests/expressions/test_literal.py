@@ -1,4 +1,4 @@
-"""Literals have one spelling, and what no column can be compared with is refused where it is written."""
+"""Tests of filter literals: one normalized form for equal values, and errors for values that cannot be compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a column is as long as there are row groups, and a value known for all rows is both bounds."""
+"""Tests of `ColumnStatistics`: equal minimum and maximum decide filters, and array lengths must match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters typed as text: each expression reads back from its own `repr`, and nothing else is accepted."""
+"""Tests of filters as text: the `repr` of each expression parses back to it, and other text is rejected."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Fuzz tests of everything that reads foreign bytes; `make fuzz`."""
+"""Fuzz tests of all readers of untrusted bytes; `make fuzz`."""

@@ -1,7 +1,7 @@
-"""Fuzz one target, or all: `python -m tests.fuzz.run SECONDS [TARGET …]`; `make fuzz` prepares atheris for it.
+"""Fuzz some targets, or all: `python -m tests.fuzz.run SECONDS [TARGET …]`; `make fuzz` installs atheris for it.
 
-Each target runs in a process of its own for its share of the seconds. A crash, a hang of ten seconds, a foreign
-exception or 512 MB more memory than at the start ends it, and the input is left under `.bench/fuzz`.
+Each target runs in its own process for its share of the seconds. It stops at a crash, a hang of ten seconds, an
+exception that is not a PetastoreError, or 512 MB of memory growth. The input is then stored in `.bench/fuzz`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HUNG_S, _MOST_MB = 10, 512
 
 
 def _fuzz(name: str, seconds: int) -> None:
-    atheris = importlib.import_module("atheris")  # in no virtual environment of the project
+    atheris = importlib.import_module("atheris")  # installed by `make fuzz` only
     with atheris.instrument_imports(include=["petastore"]):
         from tests.fuzz.targets import TARGETS, outcome
     warnings.simplefilter("ignore")
@@ -43,7 +43,7 @@ def _fuzz(name: str, seconds: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Fuzz the targets, and return the number of those that found something."""
+    """Fuzz the targets, and return the number of targets that failed."""
     from tests.fuzz.targets import TARGETS
 
     names = arguments[1:] or list(TARGETS)

@@ -1,4 +1,4 @@
-"""Fuzz targets: readers of foreign bytes, with seeds. Every outcome but a value or a `PetastoreError` is a bug."""
+"""Fuzz targets: readers of untrusted bytes, with seeds. A result other than a value or a `PetastoreError` is a bug."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _MOST_BYTES = 1 << 20
 
 
 class Target(NamedTuple):
-    """One reader of bytes."""
+    """A reader of bytes, with its seed inputs."""
 
     seeds: list[bytes]
-    """Valid inputs, from which others are made."""
+    """Valid inputs, which the fuzzer mutates."""
 
     read: Callable[[bytes], object]
-    """Reads one input."""
+    """Function that reads one input."""
 
 
 def _folder() -> Path:
@@ -71,7 +71,7 @@ def _footer() -> Target:
 
 
 def _file(pattern: str, read: Callable[[Path], object]) -> Target:
-    """Return a target that reads a dataset with another content of one of its files."""
+    """Return a target that reads a dataset in which the content of one file is replaced."""
     data = _folder() / "data"
     (path,) = data.glob(pattern)
     seeds = [path.read_bytes(), path.read_bytes().replace(SEAL_KEY.encode(), b"x" * len(SEAL_KEY))]
@@ -213,7 +213,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
 
 
 def outcome(target: Target, data: bytes) -> object:
-    """Return the value of an input, or its `PetastoreError`."""
+    """Return the value that an input is read as, or its `PetastoreError`."""
     try:
         return target.read(data)
     except PetastoreError as problem:

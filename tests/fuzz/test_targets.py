@@ -1,4 +1,4 @@
-"""Fuzz targets read their seeds, and seeds with a byte changed or cut."""
+"""Tests of the fuzz targets: they read their seeds, and seeds with a changed byte or truncated."""
 
 from __future__ import annotations
 

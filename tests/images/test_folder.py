@@ -1,4 +1,4 @@
-"""A folder of images becomes a dataset: files unchanged, labels from the names of folders."""
+"""Tests of `from_folder`: image files are stored unchanged, with labels from the names of subfolders."""
 
 from __future__ import annotations
 

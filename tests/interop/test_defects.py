@@ -1,4 +1,4 @@
-"""What Petastorm got wrong goes right here: each check, by Petastorm's own names, through the switch."""
+"""Tests of known Petastorm defects: each check passes with petastore imported as petastorm."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_known_petastorm_defect_does_not_occur(name: str, tmp_path: Path) -> Non
 def test_known_petastorm_cache_defect_does_not_occur_for_remote_files(
     name: str, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is kept of local files, so none of these could fail there: the same rows, from a web server."""
+    """Local files are not cached, so these checks need the same rows from a web server."""
     bucket, asked = served.root / uuid.uuid4().hex, list[int]()
     ask = Entries.of
 

@@ -1,4 +1,4 @@
-"""Datasets of Petastorm get our metadata beside theirs: whole or not at all, and for good."""
+"""Tests of `migrate`: petastore metadata is added to Petastorm datasets, atomically, idempotently and with indexes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def meadow(copied: Callable[[str], Path]) -> Path:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Digest of each file, by its path."""
+    """Return the digest of each file, by its path."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
@@ -50,7 +50,7 @@ def keys(folder: Path) -> dict[bytes, bytes]:
 
 
 def with_keys(folder: Path, changed: dict[bytes, bytes]) -> None:
-    """Write other values of keys, as something else might."""
+    """Overwrite key-value metadata of `_common_metadata`, as another program might."""
     metadata = pq.read_metadata(folder / COMMON_METADATA)
     with pq.ParquetWriter(folder / COMMON_METADATA, metadata.schema.to_arrow_schema().remove_metadata()) as writer:
         writer.add_key_value_metadata({**(metadata.metadata or {}), **changed})

@@ -1,4 +1,4 @@
-"""Datasets of Orca's are read where they are, and become ours; a writer of its layout stands in for Orca."""
+"""Tests of BigDL Orca datasets: opened in place with `open_orca`, or converted; files are written in Orca's layout."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def archive(array: Any) -> bytes:
 
 
 def write_as_orca(folder: Path) -> str:
-    """The layout of `ParquetDataset.write`: chunks of rows, and JSON that is held against nothing."""
+    """Write the layout of Orca's `ParquetDataset.write`: chunks of rows, and JSON metadata that is not validated."""
     for begin in range(0, ROWS, CHUNK):
         numbers = range(begin, min(ROWS, begin + CHUNK))
         rows = {
@@ -63,7 +63,7 @@ def write_as_orca(folder: Path) -> str:
 
     metadata = {
         "image": field("IMAGE", "FLOAT32", []),
-        "points": field("NDARRAY", "FLOAT32", [2]),  # they are float64, and of other shapes
+        "points": field("NDARRAY", "FLOAT32", [2]),  # deliberately wrong: the arrays are float64, and of other shapes
         "label": field("SCALAR", "INT32", []),
         "name": field("SCALAR", "STRING", []),
     }
@@ -97,7 +97,7 @@ def test_open_orca_works_with_more_ranks_than_chunks(url: str) -> None:
 
 
 class ReadOnlyFiles(FailingFiles):
-    """Files that nobody may change, whoever asks."""
+    """Read-only in-memory filesystem."""
 
     def request(self, kind: str) -> None:
         super().request(kind)

@@ -1,4 +1,4 @@
-"""The page for those who come from Petastorm is complete."""
+"""Tests of the Petastorm migration pages: they list every parameter, module and known defect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def page(repository: Path) -> str:
 
 
 def section(page: str, title: str) -> str:
-    """What stands under a heading."""
+    """Return the text below a heading."""
     found = re.search(rf"^## {re.escape(title)}$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     assert found is not None, title
     return found[1]
@@ -75,7 +75,7 @@ OTHERS = {
         "test_killed_training_resumes_with_each_row_once",
     ),
 }
-"""Defects of Petastorm that have no check of their own, and the tests that show petastore to be without them."""
+"""Petastorm defects without a check in `defects`, and the test that shows that petastore does not have them."""
 
 
 @pytest.mark.parametrize("defect", OTHERS)

@@ -1,4 +1,4 @@
-"""The switch, and the old names under `petastore`: objects of ours, loaded when asked for, and nothing else changed."""
+"""Tests of the `petastorm` import hook and of legacy names in `petastore`: same objects, loaded lazily."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from petastore.errors import InvalidArgumentError, LegacyNameError
 from petastore.interop import petastorm as switch
 from petastore.interop.petastorm_names import NAMES, Instead
 
-# What a user of Petastorm 0.13.1 can import: written down from its documentation and its modules.
+# Names that users of Petastorm 0.13.1 can import, collected from its documentation and modules.
 KNOWN = {
     "": "make_reader make_batch_reader NoDataAvailableError TransformSpec",
     "reader": "Reader make_reader make_batch_reader normalize_dataset_url_or_urls NULL_CACHE LOCAL_DISK_CACHE",
@@ -78,7 +78,7 @@ ELSEWHERE = [
 
 @pytest.fixture
 def switched() -> Iterator[None]:
-    """`import petastorm` gives petastore, for one test."""
+    """Install the import hook for one test, so that `import petastorm` gives petastore."""
     switch.install()
     yield
     switch.uninstall()
@@ -178,7 +178,7 @@ def test_petastorm_pickle_loads_without_the_import_hook(switched: None) -> None:
 
 
 def test_pickled_petastorm_module_installs_the_import_hook(switched: None) -> None:
-    """As cloudpickle does with modules that a function of the user's refers to."""
+    """With cloudpickle, a pickled function of a user contains the modules that it refers to."""
     pickled = pickle.dumps(importlib.import_module("petastorm.unischema"))
     program = (
         "import pickle, sys\n"
@@ -199,7 +199,7 @@ def test_import_petastore_does_not_load_petastorm_interop() -> None:
     assert _python("-c", program) == "[]\nTrue False\n"
 
 
-def test_petastorm_import_hook_keeps_petastores_own_modules() -> None:
+def test_petastorm_modules_of_petastore_import_without_the_hook() -> None:
     folder = Path(petastore.__file__).parent
     for name in ("codecs", "errors", "spark"):
         assert folder in Path(str(importlib.import_module(f"petastore.{name}").__file__)).parents
@@ -221,7 +221,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
-    """A program that knows Petastorm alone, and a module beside it."""
+    """Write a program that imports only Petastorm, with another module in its folder, and return its path."""
     (tmp_path / "local_to_the_script.py").write_text("")
     path = tmp_path / "train.py"
     path.write_text(SCRIPT)

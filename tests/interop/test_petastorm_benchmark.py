@@ -1,4 +1,4 @@
-"""Calls of `reader_throughput` that use Petastorm's words go on."""
+"""Tests of `reader_throughput` with Petastorm's arguments."""
 
 from __future__ import annotations
 

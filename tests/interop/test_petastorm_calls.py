@@ -1,4 +1,4 @@
-"""Petastorm's functions whose calls differ from ours do what they did."""
+"""Tests of Petastorm functions with other signatures than petastore's: they behave as in Petastorm."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SCHEMA = Unischema(
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Twelve made-up rows in four row groups."""
+    """Write twelve generated rows in four row groups, and return the URL."""
     url = str(tmp_path_factory.mktemp("calls") / "everything")
     rng = np.random.default_rng(0)
     rows = [calls.generate_datapoint(SCHEMA, rng) | {"id": np.int64(number)} for number in range(12)]
@@ -45,7 +45,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_generated_datapoint_matches_the_schema(url: str) -> None:
-    """They were written, so each value fits its field."""
+    """The fixture wrote generated rows, so each value matches its field."""
     with petastore.make_reader(url) as reader:
         rows = list(reader)
     assert sorted(int(row.id) for row in rows) == list(range(12))
@@ -121,7 +121,7 @@ def test_make_petastorm_dataset_of_a_batch_reader_yields_row_groups(url: str) ->
 @pytest.mark.slow
 @pytest.mark.tf
 def test_petastorm_dataset_has_tensorflow_1_methods(url: str) -> None:
-    """As in Petastorm's README: eagerly, and with a graph and a session."""
+    """The calls are those of Petastorm's README: eager, and with a graph and a session."""
     import tensorflow as tf
 
     with petastore.make_reader(url, ["id", "image"], shuffle_row_groups=False) as reader:

@@ -1,4 +1,4 @@
-"""Datasets of ours get Petastorm's metadata, or a reason why they cannot."""
+"""Tests of `export`: Petastorm metadata for petastore datasets, or an error with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""URLs lead to filesystems with the methods that programs of Petastorm's call."""
+"""Tests of `FilesystemResolver` and related functions: filesystems with the methods that Petastorm programs call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from petastore.interop.petastorm_calls import FilesystemResolver, get_filesystem
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A Parquet file of three rows, in a folder of its own."""
+    """Write a Parquet file of three rows into its own folder, and return its path."""
     path = tmp_path / "data" / "a.parquet"
     path.parent.mkdir()
     pq.write_table(pa.table({"id": [1, 2, 3]}), path)

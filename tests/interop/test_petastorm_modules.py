@@ -1,4 +1,4 @@
-"""Modules of Petastorm's names: found, loaded on first use, and refused with what to use instead."""
+"""Tests of modules with Petastorm's names: found and loaded lazily; renamed names raise with their replacement."""
 
 from __future__ import annotations
 

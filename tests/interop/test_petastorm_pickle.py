@@ -1,4 +1,4 @@
-"""The pickle that we write ourselves is the schema: for our reader, and for `pickle` itself."""
+"""Tests of the schema pickle that petastore writes for Petastorm: it loads with petastore and with `pickle`."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_petastorm_pickle_of_any_schema_round_trips(name: str, made: list[Unisch
 
 
 class _Made:
-    """What the pickle makes, in place of Petastorm's classes."""
+    """Records the calls of the pickle, in place of Petastorm's classes."""
 
     def __init__(self, *arguments: Any) -> None:
         self.arguments = arguments
@@ -103,7 +103,7 @@ class _Made:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Python's own machine: strict in other places than ours."""
+    """Python's own unpickler, which validates other things than petastore's parser."""
 
     def find_class(self, module: str, name: str) -> Any:
         assert (module, name) in NAMES
@@ -125,7 +125,7 @@ def test_petastorm_pickle_loads_with_python_pickle() -> None:
     items = made.state["_fields"].items
     assert list(items) == list(MANY.fields)
     assert made.state["text"] is items["text"]
-    assert "fields" not in made.state  # it would hide Unischema.fields
+    assert "fields" not in made.state  # as an attribute it would hide Unischema.fields
     name, dtype, shape, codec, nullable = items["png"].arguments
     assert (name, dtype.spelled, shape, nullable) == ("png", "numpy.uint16", (None, None, 3), False)
     assert (codec.spelled, codec.state) == (

@@ -1,4 +1,4 @@
-"""Arguments of the command line reach the builder of a Spark session."""
+"""Tests of `configure_spark`: command-line arguments are passed to the builder of a Spark session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from petastore.interop.petastorm_calls import add_configure_spark_arguments, con
 
 
 class Builder:
-    """Writes down what it is told, as Spark's does."""
+    """Records calls of Spark's session builder."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, ...]] = []

@@ -1,4 +1,4 @@
-"""The program that runs Petastorm's own tests: on a made-up Petastorm, as small as it can be."""
+"""Tests of the program that runs Petastorm's own tests, with a minimal fake Petastorm."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ PAGE = """
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A made-up Petastorm with one module of tests, and another of inner parts."""
+    """Write a fake Petastorm with one module of tests and one of internals, and return its folder."""
     files = {
         "__init__.py": "__version__ = '9.9.9'\nraise AssertionError('Petastorm itself is not imported')\n",
         "tests/__init__.py": "",
@@ -213,7 +213,7 @@ def test_petastorm_suite_page_has_one_reason_per_test(repository: Path) -> None:
     assert listed.modules
     assert set(listed.tests.values()) == {"inner", "on purpose", "by chance"}
     assert all(len(reason) > 10 for reason in listed.modules.values())
-    # Whatever looks like a test stands in a row that was read.
+    # Every text that looks like a test is in a table row that was parsed.
     assert len(re.findall(r"`[a-z_]*::[^`]+`", text)) == len(listed.tests)
 
 

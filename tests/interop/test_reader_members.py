@@ -1,4 +1,4 @@
-"""What Petastorm's users and Horovod ask of a reader is there, with its meaning."""
+"""Tests of the reader attributes and methods that Petastorm programs and Horovod use."""
 
 from __future__ import annotations
 

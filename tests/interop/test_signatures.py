@@ -1,4 +1,4 @@
-"""Calls that were written for Petastorm mean here what they meant: parameters have its names, in its order."""
+"""Tests of signatures: functions that exist in Petastorm have its parameters, in its order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from petastore.interop.petastorm_names import NAMES
 
-# Petastorm 0.13.1's, from its documentation; those of the readers are in tests/selecting/test_retired.py.
+# Parameters of Petastorm 0.13.1 from its documentation; tests/selecting/test_retired.py has those of the readers.
 SIGNATURES = {
     ("benchmark.throughput", "reader_throughput"): "dataset_url field_regex warmup_cycles_count measure_cycles_count "
     "pool_type loaders_count profile_threads read_method shuffling_queue_size min_after_dequeue reader_extra_args "
@@ -96,7 +96,7 @@ def check_signature(inside: str, name: str, expected: list[str]) -> None:
 
 
 def test_signature_tests_cover_each_petastorm_callable_with_parameters() -> None:
-    """Errors, abstract classes, the readers themselves, and codecs without parameters are not."""
+    """Errors, abstract classes, readers and codecs without parameters need no entry."""
     others = {
         "make_reader",
         "make_batch_reader",

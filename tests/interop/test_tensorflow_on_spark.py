@@ -1,4 +1,4 @@
-"""A feed of a reader gives what a feed of a queue gives, to the end and not beyond."""
+"""Tests of `DataFeed`: a reader in place of TensorFlowOnSpark's queue feed, with each row once."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ def test_data_feed_never_exceeds_batch_size(tmp_path: Path, ranks: int, batch_si
         assert 0 < min(sizes) <= max(sizes) <= batch_size
         calls.append(len(sizes))
     assert sorted(seen) == sorted([*range(103)] * 2)
-    assert max(calls) - min(calls) <= 2  # one an epoch
+    assert max(calls) - min(calls) <= 2  # at most one call per epoch
 
 
 def test_data_feed_of_single_rows_loses_none(tmp_path: Path) -> None:
-    """As the programs of TensorFlowOnSpark write it, for `tf.data.Dataset.from_generator`."""
+    """TensorFlowOnSpark programs use such a generator for `tf.data.Dataset.from_generator`."""
 
     def rdd_generator(feed: DataFeed) -> Iterator[int]:
         while not feed.should_stop():

@@ -1,7 +1,7 @@
 """Tests that every byte cache must pass: subclass `CacheLaws`, define how to create a cache, and inherit the tests.
 
-A cache gives the bytes that were fetched under a key, never others; it asks for them once where it has room; and what
-it has on disk is never more than its limit.
+A cache returns exactly the bytes that were fetched for a key. It fetches them once if they fit. Its size on disk never
+exceeds its limit.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["CacheLaws", "Source", "bytes_at_one_moment"]
 
 
 def bytes_at_one_moment(folder: Path) -> int:
-    """Bytes that files below a folder had together at one moment, at least, while others make and remove files there.
+    """Return a lower bound of the size of a folder at one moment, while other processes create and remove files in it.
 
-    Files that were found and are still there afterwards were there together in between. Each is counted once, under
-    whatever name, and with the smaller of its sizes.
+    Files that exist before and after a moment also existed at that moment. Each is counted once, even if it is
+    renamed, and with the smaller of its two sizes.
 
     Example:
         >>> import tempfile
@@ -54,7 +54,7 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 class Source:
-    """Bytes by key, each as long and as random as its key says, and how often each was fetched.
+    """Source of random bytes by key and size, which records each fetched key.
 
     Example:
         >>> source = Source()
@@ -67,11 +67,11 @@ class Source:
 
     @staticmethod
     def content(key: str, size: int) -> bytes:
-        """What is under a key."""
+        """Return the bytes of a key."""
         return np.random.default_rng([size, *key.encode()]).bytes(size)
 
     def fetch(self, key: str, size: int) -> Callable[[], bytes]:
-        """A function that fetches it."""
+        """Return a function that fetches the bytes of a key."""
 
         def fetch() -> bytes:
             self.fetched.append(key)
@@ -81,23 +81,23 @@ class Source:
 
 
 class CacheLaws:
-    """The promise of `petastore.cache.DiskCache`, as tests."""
+    """Tests of the contract of `petastore.cache.DiskCache`."""
 
     limit = 1 << 20
 
     def make_cache(self, folder: Path) -> DiskCache:
-        """A cache in a folder, with the limit of these laws."""
+        """Return a cache in a folder, with the limit of this class."""
         raise NotImplementedError
 
     @staticmethod
     def ask(cache: DiskCache, source: Source, key: str, size: int) -> None:
-        """Asks for an entry, and verifies what comes."""
+        """Request an entry, and verify its bytes."""
         with cache.entry(key, source.fetch(key, size)) as view:
             assert view.readonly
             assert bytes(view) == source.content(key, size)
 
     def test_cached_entry_is_not_fetched_again_even_by_a_later_cache(self, tmp_path: Path) -> None:
-        """Entries survive the cache that wrote them."""
+        """Entries survive the cache object that wrote them."""
         source, sizes = Source(), {"empty": 0, "one": 1, "block": 4096, "odd": 70_001}
         for _ in range(2):
             with self.make_cache(tmp_path) as cache:
@@ -107,7 +107,7 @@ class CacheLaws:
         assert source.fetched == list(sizes)
 
     def test_each_file_version_has_its_own_cache_entry(self, tmp_path: Path) -> None:
-        """A key names its version, and the bytes of another version are never given."""
+        """The key contains the file version, so bytes of another version are never returned."""
         source = Source()
         with self.make_cache(tmp_path) as cache:
             for _ in range(2):
@@ -116,7 +116,7 @@ class CacheLaws:
         assert source.fetched == ["file@1", "file@2"]
 
     def test_cache_never_uses_more_disk_than_its_limit(self, tmp_path: Path) -> None:
-        """Nor does it keep what is larger than that."""
+        """Entries larger than the limit are not cached."""
         source = Source()
         with self.make_cache(tmp_path) as cache:
             for number in range(60):
@@ -129,7 +129,7 @@ class CacheLaws:
             assert cache.metrics.bypassed == 2
 
     def test_failed_fetch_raises_in_the_caller_and_caches_nothing(self, tmp_path: Path) -> None:
-        """The next one tries for itself."""
+        """The next request fetches again."""
         source, problem = Source(), ZeroDivisionError("on purpose")
 
         def fails() -> bytes:
@@ -145,7 +145,7 @@ class CacheLaws:
         assert source.fetched == ["key"]
 
     def test_exception_in_the_with_block_is_raised_and_the_entry_stays_cached(self, tmp_path: Path) -> None:
-        """What becomes of the bytes is no concern of the cache."""
+        """Errors during the use of an entry do not affect the cache."""
         source = Source()
         with self.make_cache(tmp_path) as cache:
             with pytest.raises(KeyError), cache.entry("key", source.fetch("key", 10)):
@@ -154,7 +154,7 @@ class CacheLaws:
         assert source.fetched == ["key"]
 
     def test_concurrent_threads_fetch_an_entry_once(self, tmp_path: Path) -> None:
-        """Whoever comes second waits, and is given what the first has fetched."""
+        """Later threads wait, and get the bytes that the first thread fetched."""
         source, threads = Source(), 8
         begin = threading.Barrier(threads)
         problems: list[BaseException] = []
@@ -178,7 +178,7 @@ class CacheLaws:
             assert cache.metrics.hits == 10 * (threads - 1)
 
     def test_caches_in_one_directory_share_their_entries(self, tmp_path: Path) -> None:
-        """Whichever fetched it."""
+        """An entry is fetched once, by either cache."""
         source = Source()
         with self.make_cache(tmp_path) as one, self.make_cache(tmp_path) as other:
             self.ask(one, source, "key", 3_000)
@@ -187,7 +187,7 @@ class CacheLaws:
         assert source.fetched == ["key"]
 
     def test_damaged_entry_is_detected_counted_and_fetched_again(self, tmp_path: Path) -> None:
-        """A wrong byte in an entry, a piece that is missing, another entry in its place."""
+        """Entries with a wrong byte, and truncated entries, are detected."""
         random, source = np.random.RandomState(5), Source()
         with self.make_cache(tmp_path) as cache:
             known = {*_files(tmp_path)}

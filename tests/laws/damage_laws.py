@@ -1,9 +1,9 @@
 """Checks of damaged datasets: with a wrong byte, a reader returns the right rows or raises one petastore error.
 
-Never other rows, values or counts, never an exception that is not a `petastore.errors.PetastoreError`, and never a wait
-without end. A law takes files, and a way to read what they belong to; it damages, reads, compares and restores, and
-raises `AssertionError` where the law is broken. What is damaged follows from a seed. When the law ends, each file is as
-it was, but for its times.
+It never returns other rows, raises an exception that is not a `petastore.errors.PetastoreError`, or hangs. A check
+takes files, and a function that reads their dataset. It damages a file, reads, compares and restores the file, and
+raises `AssertionError` if the law is broken. The damage is determined by a seed. Afterwards each file has its old
+content, but new timestamps.
 
 Example:
     >>> import tempfile, petastore
@@ -42,7 +42,7 @@ from petastore.errors import PetastoreError
 __all__ = ["Damage", "Outcome", "check_damage", "check_damage_in_any_epoch", "cuts", "files_of", "flips", "noise"]
 
 Read: TypeAlias = Callable[[], Any]
-"""Reads everything: numbers, text, arrays, and lists, tuples and dicts of them."""
+"""Reads everything; returns numbers, text, arrays, or lists, tuples and dicts of these."""
 
 _MOST_TOLD = 5
 _PATIENCE_S = 60.0
@@ -50,20 +50,23 @@ _PATIENCE_S = 60.0
 
 @dataclasses.dataclass(frozen=True)
 class Damage:
-    """One file, and what is in it in the place of what should be."""
+    """New content for one file, and how to write it."""
 
     path: Path
-    """The file."""
+    """Path of the file."""
 
     what: str
-    """What is done to it, for people."""
+    """Description of the damage, for messages."""
 
     data: bytes
-    """All of its bytes afterwards."""
+    """Content of the damaged file."""
 
     way: str = "write"
-    """How it is written: `"write"`, which is in place; `"touch back"`, in place with the old time of the last write put
-    back; `"map"`, in place through memory; `"replace"`, as another file of that name."""
+    """Method of writing the content.
+
+    `"write"` writes in place; `"touch back"` also restores the modification time; `"map"` writes through a memory map;
+    `"replace"` renames another file over it.
+    """
 
     @contextlib.contextmanager
     def done(self) -> Iterator[None]:
@@ -76,7 +79,7 @@ class Damage:
             self.write(before)
 
     def write(self, data: bytes) -> None:
-        """Replace the bytes of the file in the given way."""
+        """Replace the bytes of the file as `way` says."""
         times = self.path.stat()
         if self.way == "replace":
             aside = self.path.with_name(f".{self.path.name}.aside")
@@ -117,18 +120,18 @@ WAYS = ("write", "touch back", "map", "replace")
 
 
 def files_of(folder: str | os.PathLike[str], pattern: str = "**/*.parquet") -> list[Path]:
-    """Files below a folder whose paths match a pattern, sorted: the data files of a dataset."""
+    """Return the files below a folder whose paths match a pattern, sorted; by default the data files of a dataset."""
     return sorted(path for path in Path(folder).glob(pattern) if path.is_file())
 
 
 def flips(files: Sequence[Path], count: int, *, seed: int, ways: Sequence[str] = WAYS) -> Iterator[Damage]:
-    """Flips of one bit, or of some bits of one byte, anywhere in the files; each file is as likely as it is long.
+    """Yield flips of one or several bits of one random byte; all bytes of all files are equally likely.
 
     Args:
         files: Files that have at least one byte.
-        count: How many.
-        seed: Where and which.
-        ways: How they are written, in turns; see `Damage.way`.
+        count: Number of flips.
+        seed: Determines the bytes and bits.
+        ways: Ways to write, in rotation; see `Damage.way`.
     """
     random = np.random.RandomState(seed)
     ends = np.cumsum([path.stat().st_size for path in files])
@@ -144,7 +147,7 @@ def flips(files: Sequence[Path], count: int, *, seed: int, ways: Sequence[str] =
 
 
 def cuts(files: Sequence[Path], count: int, *, seed: int) -> Iterator[Damage]:
-    """Files that end too early, anywhere."""
+    """Yield files that are truncated at random positions."""
     random = np.random.RandomState(seed)
     for _ in range(count):
         path = files[random.randint(len(files))]
@@ -154,7 +157,7 @@ def cuts(files: Sequence[Path], count: int, *, seed: int) -> Iterator[Damage]:
 
 
 def noise(files: Sequence[Path], count: int, *, seed: int) -> Iterator[Damage]:
-    """Files of which a run of bytes, or all, are random ones."""
+    """Yield files in which a random range of bytes is random."""
     random = np.random.RandomState(seed)
     for _ in range(count):
         path = files[random.randint(len(files))]
@@ -166,19 +169,19 @@ def noise(files: Sequence[Path], count: int, *, seed: int) -> Iterator[Damage]:
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of some damages."""
+    """Results of a number of damages."""
 
     damages: int = 0
-    """How many there were."""
+    """Number of damages."""
 
     refused: int = 0
-    """How many were met with an error of the family; the others did no harm."""
+    """Number of damages that raised a `PetastoreError`; the others did not change the result."""
 
     broken: list[str] = dataclasses.field(default_factory=list)
-    """Those by which the law is broken."""
+    """Descriptions of damages that break the law."""
 
     def check(self) -> None:
-        """Raises `AssertionError` unless the law was kept."""
+        """Raise `AssertionError` if the law is broken."""
         assert not self.broken, (
             f"{len(self.broken):,} of {self.damages:,} damages are neither refused nor harmless:\n"
             + "\n".join(self.broken[:_MOST_TOLD])
@@ -186,18 +189,18 @@ class Outcome:
 
 
 def check_damage(damages: Iterable[Damage], read: Read, *, patience_s: float = _PATIENCE_S) -> Outcome:
-    """Each damage is refused with an error of the family, or what is read is the same as without it.
+    """Check that reading with each damage raises a `PetastoreError`, or returns the same as without the damage.
 
     Args:
-        damages: What is done, one after the other; `flips`, `cuts` and `noise` make them.
-        read: Opens and reads everything anew, in a thread of its own.
-        patience_s: Seconds after which reading counts as waiting without end.
+        damages: Damages, applied one after the other; see `flips`, `cuts` and `noise`.
+        read: Function that opens the dataset and reads everything; called in a new thread.
+        patience_s: Timeout after which a read counts as hanging.
 
     Returns:
-        How many were refused.
+        The counts of damages and errors.
 
     Raises:
-        AssertionError: Something else was read, another exception came, or none of the two for too long.
+        AssertionError: A read returned something else, raised another exception, or hung.
     """
     expected = read()
     outcome = Outcome()
@@ -219,21 +222,21 @@ def check_damage_in_any_epoch(
     settle: Callable[[], object] | None = None,
     patience_s: float = _PATIENCE_S,
 ) -> Outcome:
-    """Each damage that is done while a reader reads is refused, or what it gives stays the same, in any epoch.
+    """Check that damage during a read, in any epoch, raises a `PetastoreError` or does not change the result.
 
     Args:
-        damages: What is done, each at some place of a pass, the begin of an epoch and its middle among them.
-        open_reader: Opens a reader of a few epochs, which gives the same rows or batches each time.
-        seed: At which place.
-        settle: Called before each reader is opened. A write in the same tick of the clock as the one before is not
-            seen by the times of a file; `settle` can wait for the next tick.
-        patience_s: Seconds after which reading counts as waiting without end.
+        damages: Damages, each applied at a random position of a pass over all epochs.
+        open_reader: Function that opens a reader of a few epochs, with the same rows or batches each time.
+        seed: Determines the positions.
+        settle: Called before each reader is opened. A write in the same clock tick as the previous one does not change
+            the times of a file; `settle` can wait for the next tick.
+        patience_s: Timeout after which a read counts as hanging.
 
     Returns:
-        How many were refused.
+        The counts of damages and errors.
 
     Raises:
-        AssertionError: Other rows were given, another exception came, or none of the two for too long.
+        AssertionError: A read returned other rows, raised another exception, or hung.
     """
     random = np.random.RandomState(seed)
     expected = _all_of(open_reader, len, None)
@@ -249,7 +252,7 @@ def check_damage_in_any_epoch(
 
 
 def _read_while_damaged(damage: Damage, place: int, open_reader: Callable[[], Any], patience_s: float) -> Any:
-    """Return what a pass gives when the file is damaged after some batches or rows."""
+    """Read with damage from the given position on, and return the result."""
     with contextlib.ExitStack() as until_judged:
 
         def begin(given: int) -> None:
@@ -262,7 +265,7 @@ def _read_while_damaged(damage: Damage, place: int, open_reader: Callable[[], An
 def _all_of(
     open_reader: Callable[[], Any], length: Callable[[Any], int], before: Callable[[int], Any] | None
 ) -> tuple[int, list[Any]]:
-    """The length of a reader and all that it gives; `before` is called before each, with how many were given."""
+    """Return the length and all items of a reader; `before` is called before each, with the number so far."""
     given: list[Any] = []
     with open_reader() as reader:
         said = length(reader)
@@ -276,13 +279,13 @@ def _all_of(
 
 
 def _copy(value: Any) -> Any:
-    """What a reader gives, a row, a batch or a window, as values that outlive the next one."""
+    """Return a copy of a row, batch or window, because the reader may reuse its memory."""
     fields = value._asdict() if hasattr(value, "_asdict") else value
     return {name: _copy(part) for name, part in fields.items()} if isinstance(fields, Mapping) else np.array(fields)
 
 
 def _read_with_patience(read: Read, patience_s: float) -> Any:
-    """What was read, or the exception that came instead; None where neither came in time."""
+    """Return the result of a read, or its exception; None after the timeout."""
     found: list[Any] = []
 
     def run() -> None:
@@ -331,7 +334,7 @@ def _is_same_array(found: NDArray[Any], expected: NDArray[Any]) -> bool:
 
 
 def _difference(found: Any, expected: Any) -> str:
-    """Where they differ first."""
+    """Describe the first difference."""
     if isinstance(expected, (list, tuple)) and isinstance(found, (list, tuple)) and len(found) == len(expected):
         for place, (one, other) in enumerate(zip(found, expected, strict=True)):
             if not _is_same(one, other):

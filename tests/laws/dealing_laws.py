@@ -1,8 +1,7 @@
-"""Laws that every assignment of row groups to ranks keeps, for Hypothesis: no I/O and no mocks.
+"""Laws for assignments of row groups to ranks when the number of ranks changes, for Hypothesis: no I/O, no mocks.
 
-What changes hands is counted in rows: those that a rank is given and was not given before. The least that can change
-hands between R ranks and S of them, whose shares are equal, is what the ranks that come or go have: with N rows,
-N · |R − S| / max(R, S).
+A row moves if another rank reads it after the change. With N rows and equal shares, a change from R to S ranks moves
+at least the rows of the added or removed ranks: N · |R − S| / max(R, S).
 
 Example:
     >>> order = Order(7, True, False, lanes=1, block_rows=1, reshuffle="static", dealt_to=1)
@@ -40,7 +39,7 @@ __all__ = [
 
 
 def dealt(plan: Plan, ranks: int) -> list[Plan]:
-    """The plans of so many ranks, to which row groups are dealt; a lane a rank where rows are not shuffled."""
+    """Return the plans of all ranks with row groups assigned to ranks; one lane per rank if rows are not shuffled."""
     order = plan.request.order
     lanes = order.lanes if order.shuffle_rows else ranks
     order = dataclasses.replace(order, dealt_to=ranks, lanes=lanes)
@@ -48,11 +47,11 @@ def dealt(plan: Plan, ranks: int) -> list[Plan]:
 
 
 def check_ranks_keep_their_rows(plans: Sequence[Plan], batch_size: int) -> None:
-    """Each rank is given the same rows in every epoch.
+    """Check that each rank reads the same rows in every epoch.
 
     Args:
-        plans: Of all ranks, in their order. Their number divides the lanes, and of the tail no row is left out.
-        batch_size: Rows of a full batch of one rank.
+        plans: Plans of all ranks, in order. Their number divides the lanes, and no epoch drops rows.
+        batch_size: Batch size of one rank.
     """
     first, *others = [_owners(plans, batch_size, epoch) for epoch in range(plans[0].request.epochs or 0)]
     for epoch, owners in enumerate(others, 1):
@@ -61,13 +60,13 @@ def check_ranks_keep_their_rows(plans: Sequence[Plan], batch_size: int) -> None:
 
 
 def check_few_change_hands(plan: Plan, *, before: int, after: int, batch_size: int) -> None:
-    """No more rows change hands than must, but for those of the row groups that are cut between two ranks.
+    """Check that few rows move: the minimum, and those of row groups that are divided between two ranks.
 
     Args:
-        plan: Of any shard.
-        before: Ranks until now, which divide the lanes.
-        after: Ranks from now on, which divide the lanes.
-        batch_size: Rows of a full batch of one rank.
+        plan: The plan of any rank.
+        before: Number of ranks before the change; divides the lanes.
+        after: Number of ranks after the change; divides the lanes.
+        batch_size: Batch size of one rank.
     """
     least, cut = fewest_moved(plan, before=before, after=after), (before + after) * int(plan.rows.max(initial=0))
     found = moved(plan, before=before, after=after, batch_size=batch_size)
@@ -78,18 +77,18 @@ def check_few_change_hands(plan: Plan, *, before: int, after: int, batch_size: i
 
 
 def fewest_moved(plan: Plan, *, before: int, after: int) -> float:
-    """The least rows that change hands where the shares of all ranks are equal."""
+    """Return the minimum number of rows that move if all ranks have equal shares."""
     return plan.num_rows * abs(before - after) / max(before, after)
 
 
 def moved(plan: Plan, *, before: int, after: int, batch_size: int) -> int:
-    """Rows that another rank is given when so many ranks become so many others."""
+    """Return the number of rows that move to another rank when the number of ranks changes."""
     first, second = (_owners(dealt(plan, ranks), batch_size, 0) for ranks in (before, after))
     return int((first != second).sum())
 
 
 def _owners(plans: Sequence[Plan], batch_size: int, epoch: int) -> NDArray[np.int64]:
-    """The rank that is given each row in an epoch, shape (rows of the dataset,); −1 where none is."""
+    """Return the rank that reads each row in an epoch, shape (rows of the dataset,); −1 for none."""
     training = train(plans, batch_size)
     owners = np.full(plans[0].inventory.num_rows, -1)
     chosen = training.valid & (training.epochs[training.steps] == epoch)

@@ -1,6 +1,6 @@
 """Reference implementation of filters, which evaluates row by row, and Hypothesis strategies of filters and rows.
 
-`row_truth` is the definition of what a filter means. It shares nothing with the fast paths but the literals.
+`row_truth` defines the meaning of a filter. It shares no code with the fast implementations, except for literals.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = ["FilteredRows", "filtered_rows", "row_truth"]
 
 
 def row_truth(expression: Expression, row: Mapping[str, Any]) -> bool | None:
-    """What a filter says of one row: True, False, or None for null.
+    """Evaluate a filter for one row; return True, False, or None for null.
 
     Args:
-        expression: As it was written, not bound.
-        row: Values as they are decoded; None where one is missing.
+        expression: The filter, not bound to a schema.
+        row: Decoded values by column; None for null.
     """
     if isinstance(expression, Not):
         inner = row_truth(expression.part, row)
@@ -74,7 +74,7 @@ def _compare(value: Any, operator: str, literal: Any) -> bool:
 
 
 def _exact(value: Any) -> Any:
-    """A value that Python compares exactly; times are fractions of a second."""
+    """Return a value that Python compares exactly; times become fractions of a second."""
     if isinstance(value, (np.datetime64, np.timedelta64)):
         unit = np.datetime_data(value.dtype)[0]
         length = 86400 if unit == "D" else Fraction(1, 1000 ** ("s", "ms", "us", "ns").index(unit))
@@ -84,17 +84,17 @@ def _exact(value: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class FilteredRows:
-    """A small table and a filter over it."""
+    """A small table, and a filter for it."""
 
     fields: tuple[UnischemaField, ...]
     columns: Mapping[str, Sequence[Any]]
-    """Of each field: its values, None where one is missing."""
+    """Values by field; None for null."""
 
     expression: Expression
 
     @property
     def kept(self) -> list[bool]:
-        """Which rows the filter keeps, by definition."""
+        """Mask of the rows that the filter keeps, by the reference implementation."""
         rows = zip(*self.columns.values(), strict=True)
         return [row_truth(self.expression, dict(zip(self.columns, row, strict=True))) is True for row in rows]
 
@@ -155,12 +155,12 @@ _OPERATORS = ("==", "!=", "<", "<=", ">", ">=")
 
 @st.composite
 def filtered_rows(draw: Any, *, max_rows: int = 30, dtypes: Sequence[Any] = tuple(_KINDS)) -> FilteredRows:
-    """Tables of one to three columns, with a filter over them.
+    """Draw a table of one to three columns, and a filter for it.
 
     Args:
-        draw: Hypothesis gives it.
-        max_rows: Rows at most.
-        dtypes: Dtypes of columns, among those that filters compare.
+        draw: Draw function, passed by Hypothesis.
+        max_rows: Largest number of rows.
+        dtypes: Dtypes to draw columns from.
     """
     fields, columns, literals = [], {}, {}
     rows = draw(st.integers(0, max_rows))
@@ -184,7 +184,7 @@ def _leaf(draw: Any, name: str, literals: Any) -> Expression:
 
 
 def _joined(draw: Any, parts: list[Expression]) -> Expression:
-    """The parts as one expression: neighbours are joined in any order, and anything may be negated."""
+    """Combine the parts into one expression with random and, or and not."""
     while True:
         place = draw(st.integers(0, len(parts) - 1))
         if draw(st.booleans()):

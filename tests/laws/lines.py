@@ -19,11 +19,11 @@ _LINE_ROWS = 2**16
 
 
 def lines_of(plan: Plan | Mixture, *, most: int | None = None) -> Lines | SourceLines:
-    """What is due to whoever trains on a plan.
+    """Return the expected row order of a plan, which does not depend on ranks and batch size.
 
     Args:
-        plan: Of any shard.
-        most: How far to look, in rows, where an epoch never ends: a mixture that is a cycle.
+        plan: The plan of any rank.
+        most: Largest number of rows to compute, if an epoch never ends (a mixture with stop="cycle").
     """
     alone = plan.for_shard(Shard())
     endless = plan.request.epochs is None
@@ -49,24 +49,24 @@ def lines_of(plan: Plan | Mixture, *, most: int | None = None) -> Lines | Source
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lines:
-    """One line of rows for each epoch; every global batch is a run of it, and the next one begins where it ends."""
+    """Row order of each epoch; every global batch is the next contiguous slice of it."""
 
     lines: list[NDArray[np.int64]]
-    """Of each epoch: its rows, in their order."""
+    """Row numbers of each epoch, in order."""
 
     last_batch: LastBatch
-    """What becomes of the last rows."""
+    """Policy for the last rows of an epoch."""
 
     def due(self, training: Training, begin: Cursor, batch_size: int) -> StepsAndRows:
-        """The rows that are due at each step of a training.
+        """Return the expected rows of each step of a training run.
 
         Args:
-            training: What was given; its cursors say where each step ends.
-            begin: Where it went on.
-            batch_size: Rows of a full batch of one rank.
+            training: The rows that the ranks got; its cursors say where each step ends.
+            begin: Position at which the training run started or resumed.
+            batch_size: Batch size of one rank.
 
         Raises:
-            AssertionError: A step takes more or fewer rows than a global batch, and is no last one.
+            AssertionError: A step other than the last one is not a full global batch.
         """
         due = [np.empty(0, np.int64)]
         before = begin
@@ -83,22 +83,22 @@ class Lines:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SourceLines:
-    """Of a mixture whose batches are each of one source: every global batch is a run of its source's line."""
+    """Row order of each source of a mixture with batching="per_source"; each global batch is a slice of one."""
 
     lines: list[list[NDArray[np.int64]]]
-    """Of each epoch, of each source: its rows, in their order."""
+    """Row numbers by epoch and source, in order."""
 
     last_batch: LastBatch
-    """What becomes of the last rows of each source."""
+    """Policy for the last rows of each source."""
 
     first_rows: NDArray[np.int64]
     """The number of each source's first row, and of all rows; shape (sources + 1,)."""
 
     def due(self, training: Training, begin: Cursor, batch_size: int) -> StepsAndRows:
-        """As `Lines.due`.
+        """Return the expected rows of each step, like `Lines.due`.
 
         Raises:
-            AssertionError: A step has rows of two sources, or takes another number of rows than a global batch.
+            AssertionError: A step has rows of several sources, or is not a full global batch.
         """
         sources = np.searchsorted(self.first_rows, training.rows, side="right") - 1
         of_step = np.zeros(training.num_steps, dtype=np.int64)
@@ -127,7 +127,7 @@ class SourceLines:
 def _run(
     line: NDArray[np.int64], start: int, stop: int | None, ranks: int, batch_size: int, last_batch: LastBatch, what: str
 ) -> NDArray[np.int64]:
-    """The run of a line that a step is due; `stop` is None for the last one."""
+    """Return the rows of a slice of a row order that a step must have; `stop` is None for the last step."""
     global_batch = ranks * batch_size
     if stop is not None or last_batch is LastBatch.DROP:
         stop = start + global_batch if stop is None else stop
@@ -135,19 +135,19 @@ def _run(
         assert stop <= len(line), f"{what} goes beyond the {len(line)} rows of its line"
         return line[start:stop]
     left = len(line) - start
-    # with `even`, the batch before also has the last rows, if they are fewer than the ranks
+    # with `even`, the last batch also has the remaining rows if they are fewer than the ranks
     most = global_batch + ranks - 1 if last_batch is LastBatch.EVEN else global_batch
     assert 0 < left <= most, f"{what} is the last one, but {left} rows are left"
     return line[(start + np.arange(global_batch)) % len(line)] if last_batch is LastBatch.WRAP else line[start:]
 
 
 def assert_same_steps(found: StepsAndRows, wanted: StepsAndRows, what: str) -> None:
-    """Fails unless two trainings have the same rows in each step, as multisets; says which step differs first.
+    """Raise unless two training runs have the same rows in each step, in any order; name the first difference.
 
     Args:
-        found: Steps and rows, two arrays of one length.
-        wanted: The same.
-        what: Said with the failure.
+        found: Step and row numbers, two arrays of equal length.
+        wanted: The expected step and row numbers.
+        what: Description for the error message.
     """
     one, other = (np.stack(pair)[:, np.lexsort(pair[::-1])] for pair in (found, wanted))
     if np.array_equal(one, other):

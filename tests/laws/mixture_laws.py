@@ -1,8 +1,8 @@
-"""Laws that every mixture keeps, for Hypothesis: no IO and no mocks.
+"""Laws for mixtures of datasets, for Hypothesis: no I/O and no mocks.
 
-`mixtures()` draws mixtures of small datasets, `uneven_mixtures()` of many and large ones under filters,
-`mixtures_of_one()` of a single one. The laws of `tests.laws.plan_laws` hold for mixtures too, but for
-`check_every_row_once`; the ones here say what is added.
+`mixtures()` draws mixtures of small datasets, `uneven_mixtures()` of many and large ones with filters, and
+`mixtures_of_one()` of a single one. The laws of `tests.laws.plan_laws` also hold for mixtures, except
+`check_every_row_once`; the laws here apply to mixtures only.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 Row = tuple[int, int]
-"""A source, and the number of a row in it, in file order."""
+"""The number of a source, and the number of a row in it, in file order."""
 
 
 @st.composite
@@ -63,7 +63,7 @@ def mixtures(
     tails: tuple[LastBatch, ...] = (LastBatch.EVEN,),
     epochs: int = 2,
 ) -> Mixture:
-    """Mixtures of 1 to 4 sources of 1 to 5 row groups, with small weights; each source has a row in every epoch."""
+    """Draw mixtures of 1 to 4 sources of 1 to 5 row groups, with small weights; each source has rows in every epoch."""
     count = draw(st.integers(1, 4))
     last_batch = draw(st.sampled_from(tails))
     stop = draw(st.sampled_from(stops))
@@ -94,10 +94,10 @@ def uneven_mixtures(
     stops: tuple[str, ...] = ("first_exhausted", "all_exhausted"),
     epochs: int = 2,
 ) -> Mixture:
-    """Mixtures of 1 to `max_sources` sources, each of up to `max_groups` row groups and often under a filter.
+    """Draw mixtures of 1 to `max_sources` sources, each of up to `max_groups` row groups and often with a filter.
 
-    Weights follow the rows of sources, give or take a factor of two, so that none is read a thousand times before
-    another one ends. Each source has at least `least_rows` rows: enough for as many ranks in every batch.
+    Weights are proportional to the rows of the sources, within a factor of two. So no source is repeated many times
+    before another one ends. Each source has at least `least_rows` rows, enough for that number of ranks.
     """
     last_batch, stop = draw(st.sampled_from(list(LastBatch))), draw(st.sampled_from(stops))
     sources, weights = [], []
@@ -125,7 +125,7 @@ def uneven_mixtures(
 def mixtures_of_one(
     draw: Any, *, max_epochs: int = 3, stops: tuple[str, ...] = ("first_exhausted", "all_exhausted", "cycle")
 ) -> Mixture:
-    """Mixtures of one source of any kind, whole or under a filter; also of fewer rows than it has lanes, or one."""
+    """Draw mixtures of one source, with or without a filter; it may have fewer rows than lanes, or one row."""
     inventory = draw(inventories(max_groups=12) | uneven_inventories(max_groups=60))
     request = ReadRequest(("id",), draw(orders()), Shard(), 1, draw(st.sampled_from(list(LastBatch))))
     source = Plan(inventory, request, draw(st.none() | selections(inventory)))
@@ -144,7 +144,7 @@ def mixtures_of_one(
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A global batch: the rows of each rank that are no repeats, and the cursor after it."""
+    """A global batch: the valid rows of each rank, and the cursor after it."""
 
     ranks: list[list[Row]]
     cursor: Cursor
@@ -153,14 +153,14 @@ class Step:
 
     @property
     def rows(self) -> list[Row]:
-        """The rows of all ranks, sorted."""
+        """Rows of all ranks, sorted."""
         return sorted(itertools.chain(*self.ranks))
 
 
 def steps_of(
     mixture: Mixture, ranks: int, batch_size: int, *, after: Cursor | None = None, most: int | None = None
 ) -> list[Step]:
-    """All steps, or the first of them, of all ranks; they must agree on cursors."""
+    """Return all steps, or the first `most`, of all ranks, whose cursors must agree."""
     training = train(shards_of(mixture, ranks), batch_size, after=after, most=most)
     sources, numbers = sources_of(mixture, training.rows)
     steps = [
@@ -177,22 +177,22 @@ def steps_of(
 
 
 def sources_of(mixture: Mixture, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The source of each row, and its number there in file order, from its number through all sources."""
+    """Return the source of each row, and its number in that source in file order, from row numbers in the mixture."""
     first_rows = _first_rows(mixture)
     sources = np.searchsorted(first_rows, rows, side="right") - 1
     return sources, rows - first_rows[sources]
 
 
 def _first_rows(mixture: Mixture) -> NDArray[np.int64]:
-    """The number of each source's first row, and of all rows; shape (sources + 1,)."""
+    """Return the number of each source's first row, and of all rows; shape (sources + 1,)."""
     counts = [source.inventory.num_rows for source in mixture.sources]
     return np.cumsum([0, *counts])
 
 
 def check_exact_proportions(mixture: Mixture, periods: int = 20) -> None:
-    """After every period each source has given exactly its share of rows, or of batches where each is of one source.
+    """Check that sources have exactly their share of rows (batches with batching="per_source") after every period.
 
-    This is so until what is left of a source is no full batch: then the others go on without it.
+    This holds until a source has less than a full batch left; then the others continue without it.
     """
     period = sum(mixture.proportions)
     batch_size = 1 if mixture.batching == "mixed" else 3
@@ -202,7 +202,7 @@ def check_exact_proportions(mixture: Mixture, periods: int = 20) -> None:
     of_step[training.steps] = sources
     assert np.array_equal(of_step[training.steps], sources), "a batch has rows of several sources"
     full = (training.epochs == 0) & (training.sizes[:, 0] == batch_size)
-    # given: shape (steps, sources), number of batches that each source has yielded up to a step
+    # shape (steps, sources): number of batches that each source has yielded up to a step
     given = np.cumsum(of_step[:, None] == np.arange(len(mixture.sources)), axis=0)
     full &= (batch_size * (given + 1) <= np.array(mixture.rows_per_source)).all(axis=1)
     until = training.num_steps if full.all() else int(np.argmin(full))
@@ -212,12 +212,12 @@ def check_exact_proportions(mixture: Mixture, periods: int = 20) -> None:
 
 
 def check_every_source_row_once(mixture: Mixture, ranks: int, batch_size: int) -> None:
-    """Each source gives what `rows_per_source` says, epoch after epoch, and each row once before any comes again.
+    """Check that each source yields `rows_per_source` rows per epoch, and each row once before any row is repeated.
 
     Args:
-        mixture: With `even`, which repeats nothing and leaves nothing out.
-        ranks: Ranks.
-        batch_size: Rows of a full batch of one rank.
+        mixture: A mixture with last_batch="even", which neither repeats nor drops rows.
+        ranks: Number of ranks.
+        batch_size: Batch size of one rank.
     """
     training = train(shards_of(mixture, ranks), batch_size)
     sources, numbers = sources_of(mixture, training.rows)
@@ -235,11 +235,11 @@ def check_every_source_row_once(mixture: Mixture, ranks: int, batch_size: int) -
 
 
 def _check_in_turns(plan: Plan, rows: NDArray[np.int64], steps: NDArray[np.int64], who: str) -> None:
-    """No row of a source comes again at a step before all of its rows came as often."""
+    """Check that no row of a source is repeated before all of its rows occurred equally often."""
     order = np.lexsort((steps, rows))
     rows, steps = rows[order], steps[order]
     begins = np.flatnonzero(np.diff(rows, prepend=-1))
-    # times: shape (n,), how often each row occurred before
+    # shape (n,): how often each row occurred before
     times = np.arange(len(rows)) - np.repeat(begins, np.diff(begins, append=len(rows)))
     for time in range(1, int(times.max(initial=0)) + 1):
         before = steps[times == time - 1]
@@ -250,9 +250,9 @@ def _check_in_turns(plan: Plan, rows: NDArray[np.int64], steps: NDArray[np.int64
 
 
 def check_steps_and_shares(mixture: Mixture, ranks: int, batch_size: int) -> None:
-    """Ranks have equally many steps, as many as `steps_per_epoch` says, and shares that differ by at most a row.
+    """Check that ranks have `steps_per_epoch` steps each, and shares that differ by at most one row.
 
-    Every batch is full, but for the last one with `even`; of each source, where every batch is of one.
+    Every batch must be full, except the last one with `even`; with batching="per_source", the last one of each source.
     """
     plans: Sequence[Mixture] = shards_of(mixture, ranks)
     training = train(plans, batch_size)
@@ -276,32 +276,31 @@ def check_steps_and_shares(mixture: Mixture, ranks: int, batch_size: int) -> Non
 
 
 def plan_of_one(mixture: Mixture) -> Plan:
-    """The plan that a mixture of one source is: its source, through as many epochs."""
+    """Return the plan of the only source of a mixture, with the epochs of the mixture."""
     (source,) = mixture.sources
     return dataclasses.replace(source, request=dataclasses.replace(source.request, epochs=mixture.epochs))
 
 
 def check_one_source_is_its_plan(mixture: Mixture, batch_size: int, *, rows_per_span: int, most: int = 40) -> None:
-    """A mixture of one source is the plan of that source: to its reader, to a trainer, and to who asks what it costs.
+    """Check that a mixture of one source equals the plan of that source in all public methods.
 
-    Its spans have the same batches of the same rows in the same order, lead to the same cursors, and fetch, lay out and
-    let go of the same row groups. A cycle, whose batches know no epochs, begins like the plan: with the full batches
-    of its first epoch.
+    Its spans have equal batches, rows and cursors, and fetch and release the same row groups. With stop="cycle", only
+    the full batches of the first epoch are compared, because batches cross the borders of epochs.
 
     Args:
-        mixture: Of one source whose own epochs are 1; of any shard.
-        batch_size: Rows of a full batch of one rank.
-        rows_per_span: Rows that a span has at most.
-        most: Spans to look at, where epochs never end.
+        mixture: A mixture of one source with one epoch, for any rank.
+        batch_size: Batch size of one rank.
+        rows_per_span: Largest number of rows of a span.
+        most: Number of spans to compare, if the mixture is endless.
     """
     plan = plan_of_one(mixture)
     if plan.request.last_batch is LastBatch.EVEN and plan.num_rows < plan.request.shard.count:
-        for each in (plan,) if mixture.stop == "cycle" else (plan, mixture):  # a cycle has rows for all ranks
+        for each in (plan,) if mixture.stop == "cycle" else (plan, mixture):  # stop="cycle" has rows for all ranks
             check_too_few_rows_are_refused([each], batch_size)
         return
     _assert_alike(_facts_of(mixture, batch_size), _facts_of(plan, batch_size))
-    # With more batches, a plan would check other batches than a mixture, and the last batches of a cycle would be in
-    # the next pass.
+    # With more batches, `feeds` samples different batches of a plan and of a mixture. With stop="cycle", the last
+    # batches contain rows of the next pass.
     if mixture.stop != "cycle" and plan.steps_per_epoch(batch_size) * plan.request.shard.count <= MOST_BATCHES:
         _assert_alike(_fields_of(mixture.feeds(batch_size)), _fields_of(plan.feeds(batch_size)))
     if mixture.stop == "cycle":
@@ -321,13 +320,13 @@ def check_one_source_is_its_plan(mixture: Mixture, batch_size: int, *, rows_per_
 
 
 def check_resume_with_one_source(mixture: Mixture, first: tuple[int, int], then: tuple[int, int], most: int) -> None:
-    """A mixture of one source that stops after any batch goes on with what its plan goes on with.
+    """Check that a mixture of one source resumes after any batch like the plan of that source.
 
     Args:
-        mixture: Of one source whose own epochs are 1, and no cycle.
-        first: Ranks and batch size of the training that stops.
-        then: Those of the one that goes on; each rank has a row of an epoch with either.
-        most: Steps of either to look at.
+        mixture: A mixture of one source with one epoch, without stop="cycle".
+        first: Ranks and batch size before the interruption.
+        then: Ranks and batch size after the resume; each rank must have rows in both.
+        most: Number of steps to compare.
     """
     plan = plan_of_one(mixture)
     stops = [train(shards_of(each, first[0]), first[1], most=most).cursors for each in (mixture, plan)]
@@ -348,12 +347,12 @@ def _given(training: Training) -> dict[str, Any]:
 
 
 def _place(cursor: Cursor) -> tuple[int, int, int]:
-    """A cursor without what each source gave, which is said where batches are of one source."""
+    """Return a cursor without the counts per source, which only batching="per_source" has."""
     return cursor.epoch, cursor.position, cursor.first_epoch
 
 
 def _facts_of(plan: Plan | Mixture, batch_size: int) -> dict[str, Any]:
-    """What a plan and a mixture of it alone say of themselves."""
+    """Return the attributes in which a plan and its mixture must agree."""
     inventory, explained = plan.inventory, plan.explain(batch_size)
     read = explained.sources[0] if isinstance(explained, MixtureExplanation) else explained
     facts = {field.name: getattr(read, field.name) for field in dataclasses.fields(ReadFacts)}

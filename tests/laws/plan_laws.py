@@ -1,10 +1,10 @@
-"""Laws that every plan keeps, for Hypothesis: no IO and no mocks.
+"""Laws for plans, for Hypothesis: no I/O and no mocks.
 
-A law takes a plan, or a mixture, or what makes them, and raises `AssertionError` where it is broken; hold an order of
-your own to them. Laws look at a plan from outside: at what all its ranks are given, step by step. Most follow from one:
+A law takes a plan, a mixture, or a function that makes them, and raises `AssertionError` if it is broken; use them for
+custom orders, too. Laws only use the batches that all ranks get, step by step. Most follow from one:
 
-> There is one line of rows for each epoch. Whoever trains, with any number of ranks and any batch size, from the
-> beginning or from a state, is given the next rows of that line: each global batch is a run of it.
+> Each epoch has one order of rows. Each global batch is the next contiguous slice of that order, with any number of
+> ranks and any batch size, also after a resume.
 
 `inventories()`, `selections()` and `orders()` draw uneven datasets, filters and orders.
 
@@ -75,27 +75,27 @@ __all__ = [
 ]
 
 RANKS = (1, 2, 3, 5, 7, 8, 16, 24, 48, 80)
-"""Numbers of ranks that laws are tried with; a global batch of 1,680 rows is divided by each."""
+"""Numbers of ranks to check; each divides a global batch of 1,680 rows."""
 
 
 @st.composite
 def inventories(draw: Any, *, max_groups: int = 40, max_rows: int = 60) -> Inventory:
-    """Datasets of 1 to `max_groups` row groups of 0 to `max_rows` rows, in one file."""
+    """Draw datasets of 1 to `max_groups` row groups of 0 to `max_rows` rows, in one file."""
     return Inventory.of_rows(draw(st.lists(st.integers(0, max_rows), min_size=1, max_size=max_groups)))
 
 
 @st.composite
 def uneven_inventories(draw: Any, *, max_groups: int = 5000, mean_rows: int = 12) -> Inventory:
-    """Datasets of 1 to `max_groups` row groups, with many of 0 rows, of 1 row, and few of very many.
+    """Draw datasets of 1 to `max_groups` row groups: many with 0 or 1 rows, and few with very many.
 
-    Sizes are made of a drawn number, not drawn one by one, so that thousands of row groups cost nothing.
+    Sizes are computed from one drawn seed instead of drawn one by one, so that thousands of row groups are fast.
     """
     groups = draw(st.sampled_from([1, 2, max_groups]) | st.integers(1, max_groups))
     return uneven_inventory(groups, seed=draw(st.integers(0, 2**32 - 1)), mean_rows=mean_rows)
 
 
 def uneven_inventory(groups: int, *, seed: int, mean_rows: int = 12) -> Inventory:
-    """One dataset of so many row groups: a quarter has no rows, a quarter one, and the others from 2 to very many."""
+    """Return a dataset with row groups of very different sizes: a quarter has no rows, and a quarter one row."""
     random = np.random.RandomState(seed)
     sizes = 2 + np.minimum(random.pareto(1.2, groups) * mean_rows / 2, 100 * mean_rows).astype(np.int64)
     kinds = random.randint(4, size=groups)
@@ -104,14 +104,14 @@ def uneven_inventory(groups: int, *, seed: int, mean_rows: int = 12) -> Inventor
 
 @st.composite
 def selections(draw: Any, inventory: Inventory) -> Selection:
-    """What a filter may keep of a dataset: no rows, some, or all of each row group; and often nothing of most."""
+    """Draw selections, as a filter makes them: no rows, some, or all of each row group, and often no rows of most."""
     return selection_of(
         inventory, seed=draw(st.integers(0, 2**32 - 1)), kept=draw(st.sampled_from([0.02, 0.3, 0.9, 1.0]))
     )
 
 
 def selection_of(inventory: Inventory, *, seed: int, kept: float) -> Selection:
-    """One selection; `kept` is the share of row groups of which some rows are kept at all."""
+    """Return a selection; `kept` is the share of row groups that keep any rows."""
     random = np.random.RandomState(seed)
     density = np.where(
         random.rand(inventory.num_row_groups) < kept, random.choice([0.1, 0.7, 1.0], inventory.num_row_groups), 0.0
@@ -125,7 +125,7 @@ def selection_of(inventory: Inventory, *, seed: int, kept: float) -> Selection:
 
 @st.composite
 def orders(draw: Any) -> Order:
-    """Orders of every kind, with any seed."""
+    """Draw orders of every kind, with any seed."""
     shuffle_row_groups, reshuffle = draw(st.booleans()), draw(st.sampled_from(["epoch", "static"]))
     can_be_dealt = shuffle_row_groups and reshuffle == "static"
     return Order(
@@ -141,14 +141,14 @@ def orders(draw: Any) -> Order:
 
 @dataclasses.dataclass(frozen=True)
 class Walked:
-    """One rank's batches: the numbers of their rows in the dataset, and which are no repeats."""
+    """A batch of one rank: the row numbers in the dataset, and which of them are valid."""
 
     rows: NDArray[np.int64]
     valid: NDArray[np.bool_]
 
 
 def walk(plan: Plan | Mixture, batch_size: int, *, rows_per_span: int = 64) -> list[Walked]:
-    """All batches of one rank, through all epochs; rows are numbered through the dataset in file order."""
+    """Return all batches of one rank in all epochs; rows are numbered through the dataset in file order."""
     starts = _first_rows(plan)
     batches = []
     for span in plan.spans(batch_size, rows_per_span=rows_per_span):
@@ -160,22 +160,22 @@ def walk(plan: Plan | Mixture, batch_size: int, *, rows_per_span: int = 64) -> l
 
 
 def _first_rows(plan: Plan | Mixture) -> NDArray[np.int64]:
-    """The number of the first row of each row group."""
+    """Return the number of the first row of each row group."""
     rows: NDArray[np.int64] = plan.inventory.rows
     return np.cumsum(rows) - rows
 
 
 def ranks_of(inventory: Inventory, order: Order, *, ranks: int, last_batch: LastBatch, epochs: int = 1) -> list[Plan]:
-    """The plans of all ranks of one training over a dataset."""
+    """Return the plans of all ranks of one training run."""
     return shards_of(Plan(inventory, ReadRequest(("id",), order, Shard(), epochs, last_batch)), ranks)
 
 
 def check_too_few_rows_are_refused(plans: Sequence[Plan | Mixture], batch_size: int) -> None:
-    """With `even` and fewer rows than ranks all ranks are refused alike: some would have no batch at all.
+    """Check that last_batch="even" with fewer rows than ranks raises on all ranks, because some would have no batch.
 
     Args:
-        plans: Of all ranks, of fewer rows than there are ranks.
-        batch_size: Rows of a full batch of one rank.
+        plans: Plans of all ranks, with fewer rows than ranks.
+        batch_size: Batch size of one rank.
     """
     for rank, plan in enumerate(plans):
         for ask in (plan.steps_per_epoch, plan.rows_per_epoch, lambda size, of=plan: train([of], size)):
@@ -189,21 +189,21 @@ def check_too_few_rows_are_refused(plans: Sequence[Plan | Mixture], batch_size: 
 def check_global_batches_ignore_ranks(
     inventory: Inventory, order: Order, *, global_batch: int, last_batch: LastBatch, ranks: Iterable[int]
 ) -> None:
-    """`check_same_batches_for_any_ranks` of a dataset and an order."""
+    """Run `check_same_batches_for_any_ranks` for a dataset and an order."""
     plan = Plan(inventory, ReadRequest(("id",), order, last_batch=last_batch))
     check_same_batches_for_any_ranks(plan, global_batch=global_batch, ranks=ranks)
 
 
 def check_same_batches_for_any_ranks(plan: Plan | Mixture, *, global_batch: int, ranks: Iterable[int]) -> None:
-    """The same global batches, as multisets, for every number of ranks that divides the global batch.
+    """Check that global batches have the same rows, in any order, for every number of ranks that divides them.
 
-    With `even`, rows that are fewer than the ranks join the batch before them; these two are compared as one.
+    With `even`, remaining rows that are fewer than the ranks are added to the previous batch, which is allowed.
 
     Args:
-        plan: Of any shard. Of a mixture whose batches are each of one source, each source must leave as many rows over
-            as there are ranks, or none.
-        global_batch: Rows of a batch of all ranks together.
-        ranks: Numbers of ranks; those that do not divide the global batch are left out.
+        plan: The plan of any rank. With batching="per_source", the last batch of each source must have at least as many
+            rows as there are ranks.
+        global_batch: Batch size of all ranks together.
+        ranks: Numbers of ranks; those that do not divide the global batch are skipped.
     """
     alone = train(shards_of(plan, 1), global_batch)
     rows_of_step = np.bincount(alone.steps, minlength=alone.num_steps)
@@ -226,15 +226,15 @@ def check_same_batches_for_any_ranks(plan: Plan | Mixture, *, global_batch: int,
 def check_resume_after_every_batch(
     plan: Plan | Mixture, ranks: int, batch_size: int, *, most: int | None = None
 ) -> None:
-    """A state that was taken after any batch goes on with just the batches that would have followed, on every rank.
+    """Check that a state after any batch resumes with exactly the batches that would have followed, on every rank.
 
-    The state makes a trip through JSON, as it does through a checkpoint.
+    States are converted to JSON and back, as in a checkpoint.
 
     Args:
-        plan: Of any shard.
-        ranks: Ranks.
-        batch_size: Rows of a full batch of one rank.
-        most: Steps to look at, where an epoch never ends.
+        plan: The plan of any rank.
+        ranks: Number of ranks.
+        batch_size: Batch size of one rank.
+        most: Number of steps to check, if the plan is endless.
     """
     plans = shards_of(plan, ranks)
     whole = train(plans, batch_size, most=most)
@@ -252,14 +252,14 @@ def check_resume_after_every_batch(
 
 
 def check_resume_with_others(plan: Plan | Mixture, log: Sequence[tuple[int, int, int]]) -> None:
-    """Ranks and batch sizes may change at any step: whoever goes on is given the rows that are left, none twice.
+    """Check that resuming with other ranks and batch sizes reads the remaining rows, each once.
 
-    Every global batch of every part of the training is the next run of one line, which knows of no ranks. After the
-    log, one rank goes on to the end, if there is one.
+    Every global batch of every part is the next slice of one row order, which does not depend on ranks. After the
+    log, one rank continues to the end, if the plan is not endless.
 
     Args:
-        plan: Of any shard.
-        log: Ranks, batch size and steps of each part of the training; `even` with fewer rows than ranks is refused.
+        plan: The plan of any rank.
+        log: Ranks, batch size and steps of each part of the training run; `even` with fewer rows than ranks must raise.
     """
     ends = plan.request.epochs is not None
     lines = lines_of(plan, most=_FAR * sum(ranks * batch_size * steps for ranks, batch_size, steps in log))
@@ -277,13 +277,13 @@ def check_resume_with_others(plan: Plan | Mixture, log: Sequence[tuple[int, int,
 def check_resume_with_others_after_every_batch(
     plan: Plan | Mixture, first: tuple[int, int], then: tuple[int, int], *, most: int | None = None
 ) -> None:
-    """A training that stops goes on, after any of its batches, with other ranks and another batch size.
+    """Check that a training run resumes after any batch with another number of ranks and batch size.
 
     Args:
-        plan: Of any shard.
-        first: Ranks and batch size of the training that stops.
-        then: Those of the one that goes on.
-        most: Steps to look at, where an epoch never ends.
+        plan: The plan of any rank.
+        first: Ranks and batch size before the interruption.
+        then: Ranks and batch size after the resume.
+        most: Number of steps to check, if the plan is endless.
     """
     lines = lines_of(plan, most=_FAR * (most or 0) * (first[0] * first[1] + then[0] * then[1]))
     for cursor in [Cursor(), *_go_on(plan, lines, Cursor(), *first, most).cursors]:
@@ -293,7 +293,7 @@ def check_resume_with_others_after_every_batch(
 
 
 _FAR = 4
-"""How much further than a training comes the line of an endless mixture is laid: sources do not take turns strictly."""
+"""Factor by which more rows of an endless mixture are computed than a training run reads, because source turns vary."""
 
 
 def _assert_ended(plan: Plan | Mixture, cursor: Cursor) -> None:
@@ -305,7 +305,7 @@ def _assert_ended(plan: Plan | Mixture, cursor: Cursor) -> None:
 def _go_on(
     plan: Plan | Mixture, lines: Lines | SourceLines, cursor: Cursor, ranks: int, batch_size: int, most: int | None
 ) -> Training:
-    """A training from a state on, of which every step was held against the lines."""
+    """Continue a training run from a cursor, and compare every step with the expected rows."""
     plans, begin = _resumed(shards_of(plan, ranks), cursor)
     training = train(plans, batch_size, after=begin, most=most)
     what = f"{ranks} ranks with batches of {batch_size} after {cursor}"
@@ -317,7 +317,7 @@ def _go_on(
 
 
 def _resumed(plans: Sequence[Any], cursor: Cursor) -> tuple[list[Any], Cursor]:
-    """The plans of all ranks that go on from the state, which is one and the same on each of them."""
+    """Return the plans of all ranks that resume from a cursor, after checking that all ranks have the same state."""
     states = [json.dumps(dump_state(plan, cursor)) for plan in plans]
     assert len(set(states)) == 1, f"ranks have different states at {cursor}: {sorted(set(states))[:2]}"
     resumed = [resume(plan, json.loads(states[0])) for plan in plans]
@@ -326,10 +326,10 @@ def _resumed(plans: Sequence[Any], cursor: Cursor) -> tuple[list[Any], Cursor]:
 
 
 def check_interpreters_agree(make: Callable[[], Iterable[Plan | Mixture]]) -> None:
-    """Other interpreters, which hash text otherwise, give the same fingerprints and the same batches to every rank.
+    """Check that interpreters with other hash seeds compute the same fingerprints and batches.
 
     Args:
-        make: Makes the plans; a function at the top of a file, which other interpreters run.
+        make: Module-level function that makes the plans, which the other interpreters call.
     """
     file = inspect.getsourcefile(make)
     program = (
@@ -352,7 +352,7 @@ def check_interpreters_agree(make: Callable[[], Iterable[Plan | Mixture]]) -> No
 
 
 def digest_of(plans: Iterable[Plan | Mixture]) -> str:
-    """A digest over the fingerprints, states and first batches of plans, for 1 and for 3 ranks."""
+    """Return a digest of the fingerprints, states and first batches of plans, for 1 and for 3 ranks."""
     digest = hashlib.sha256()
     for plan in plans:
         for ranks in (1, 3):
@@ -365,7 +365,7 @@ def digest_of(plans: Iterable[Plan | Mixture]) -> str:
 
 
 def check_row_groups_at_hand(plan: Plan | Mixture, batch_size: int) -> None:
-    """A span finds every row group that it needs: fetched for it or before, and not released yet; nothing is kept."""
+    """Check that spans have all needed row groups in memory, and release all row groups that they fetch."""
     at_hand: set[int] = set()
     for span in plan.spans(batch_size, rows_per_span=64):
         assert not at_hand & set(span.fetch)
@@ -380,16 +380,15 @@ def check_row_groups_at_hand(plan: Plan | Mixture, batch_size: int) -> None:
 def check_runs_are_their_positions(
     order: EpochOrder, runs: LaneRuns, positions: NDArray[np.int64], *, read_lanes: range | None = None
 ) -> None:
-    """The rows that an order finds for runs of lanes are those that it finds for the positions of these runs.
+    """Check that looking up runs of lanes finds the same rows as looking up each position.
 
-    So are the parts of any cut of them; and where rows are known as runs, these follow the read order of their row
-    groups.
+    The same holds for slices of them. Rows that are represented as runs must follow the read order of their row groups.
 
     Args:
-        order: Of an epoch.
-        runs: Runs of its lanes.
-        positions: Where the rows of these runs stand in the epoch, in the order in which the runs ask for them.
-        read_lanes: The lanes in whose read order runs are counted, those of `runs` among them; None is those.
+        order: The order of an epoch.
+        runs: Runs of positions on its lanes.
+        positions: Positions of these runs in the epoch, in the order of the runs.
+        read_lanes: Lanes that determine the read order, including those of `runs`; None for only those.
     """
     found = order.by_lane(runs, read_lanes=read_lanes)
     groups, rows = order.rows_at(positions)

@@ -15,14 +15,14 @@ __all__ = ["PoolLaws"]
 
 
 class PoolLaws:
-    """The promise of `petastore.work.Pool`, as tests."""
+    """Tests of the contract of `petastore.work.Pool`."""
 
     def make_pool(self) -> Pool:
-        """A new, open pool."""
+        """Return a new, open pool."""
         raise NotImplementedError
 
     def test_future_has_the_result_of_its_task(self) -> None:
-        """Results come back, each to its own task."""
+        """Each future has the result of its own task."""
         pool = self.make_pool()
         futures = [pool.submit(functools.partial(pow, number, 2), priority=number) for number in range(50)]
         assert [future.result(10) for future in futures] == [number * number for number in range(50)]
@@ -30,7 +30,7 @@ class PoolLaws:
         pool.join()
 
     def test_future_raises_the_exception_of_its_task_with_the_traceback(self) -> None:
-        """An error names the line that raised it, and the pool goes on."""
+        """The traceback shows the line that raised, and the pool continues."""
 
         def fails() -> None:
             raise ZeroDivisionError("on purpose")
@@ -44,7 +44,7 @@ class PoolLaws:
         pool.join()
 
     def test_closed_pool_cancels_tasks_submitted_later(self) -> None:
-        """Nothing runs that was submitted after `close`."""
+        """Tasks that are submitted after `close` never run."""
         ran: list[int] = []
         pool = self.make_pool()
         pool.close()
@@ -55,14 +55,14 @@ class PoolLaws:
         assert ran == []
 
     def test_pool_can_be_closed_and_joined_repeatedly(self) -> None:
-        """Ending a pool twice is ending it once."""
+        """Further calls of `close` and `join` have no effect."""
         pool = self.make_pool()
         for _ in range(2):
             pool.close()
             pool.join()
 
     def test_future_callback_may_submit_another_task(self) -> None:
-        """Work may follow from work without a thread that waits."""
+        """Tasks can depend on each other without a waiting thread."""
         pool = self.make_pool()
         done = threading.Event()
         seen: list[Any] = []

@@ -23,35 +23,35 @@ __all__ = ["PrunedRows", "check_pruning", "pruned_rows"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PrunedRows:
-    """Row groups of rows of a small table, a filter over them, and what is known of them before they are read."""
+    """Row groups with rows of a small table, a filter, and the statistics of the row groups."""
 
     table: FilteredRows
-    """The filter, and the distinct rows."""
+    """The filter and the distinct rows."""
 
     inventory: Inventory
     """The row groups."""
 
     places: NDArray[np.int64]
-    """Of each row of the row groups, in file order: its row in the table; shape (rows,)."""
+    """For each row in file order, its row number in the table; shape (rows,)."""
 
     statistics: Mapping[str, ColumnStatistics]
-    """By column; every bound is true, though perhaps wider than need be, and some are not known."""
+    """Statistics by column; bounds are correct, but may be wider than needed or missing."""
 
     @property
     def kept(self) -> NDArray[np.bool_]:
-        """Which rows the filter keeps, by definition; shape (rows,)."""
+        """Mask of the rows that the filter keeps, by the reference implementation; shape (rows,)."""
         kept = np.array([*self.table.kept, False], dtype=np.bool_)
         found: NDArray[np.bool_] = kept[self.places]
         return found
 
     def verdict(self) -> Verdict:
-        """What `petastore.plan.prune` says."""
+        """Return the result of `petastore.plan.prune`."""
         fields = {field.name: field for field in self.table.fields}
         bound = bind(self.table.expression, fields, among="the rows of a law")
         return prune(bound, self.statistics, self.inventory.rows)
 
     def selection(self, verdict: Verdict) -> Selection:
-        """What is selected by a verdict, and by looking at the rows of what it left undecided."""
+        """Return the selection for a verdict, with undecided row groups decided by their rows."""
         parts = np.split(self.kept, np.cumsum(self.inventory.rows)[:-1])
         counts = np.where(verdict.all, self.inventory.rows, 0)
         bitmaps = {}
@@ -63,10 +63,10 @@ class PrunedRows:
 
 
 def check_pruning(verdict: Verdict, rows: NDArray[np.int64], kept: NDArray[np.bool_]) -> None:
-    """No row group is dropped that has a row which the filter keeps, and none kept whole that has one it does not.
+    """Check that no dropped row group has matching rows, and that all rows of row groups kept whole match.
 
     Args:
-        verdict: What was decided.
+        verdict: Decision for each row group.
         rows: Rows of each row group, shape (groups,).
         kept: Which rows the filter keeps, in file order, shape (rows,).
 
@@ -89,14 +89,14 @@ def check_pruning(verdict: Verdict, rows: NDArray[np.int64], kept: NDArray[np.bo
 
 @st.composite
 def pruned_rows(draw: Any, *, max_groups: int = 5000) -> PrunedRows:
-    """Row groups, 1 to `max_groups`, each of rows that lie near each other in a small table, with true statistics."""
+    """Draw up to `max_groups` row groups, each with adjacent rows of a small table, and correct statistics."""
     table = draw(filtered_rows(max_rows=12))
     inventory = draw(uneven_inventories(max_groups=max_groups))
     random = np.random.RandomState(draw(st.integers(0, 2**32 - 1)))
     distinct = len(table.kept)
     if distinct == 0:
         inventory = Inventory.of_rows(np.zeros_like(inventory.rows))
-    # first row in the table and number of rows of each row group
+    # first row in the table of each row group, repeated for its rows
     begins = np.repeat(random.randint(max(distinct, 1), size=inventory.num_row_groups), inventory.rows)
     widths = np.repeat(random.randint(1, 5, size=inventory.num_row_groups), inventory.rows)
     places = (begins + random.randint(10**6, size=inventory.num_rows) % widths) % max(distinct, 1)
@@ -115,7 +115,7 @@ def _statistics(
     rows: NDArray[np.int64],
     random: np.random.RandomState,
 ) -> ColumnStatistics:
-    """What may truly be said of a column in each row group."""
+    """Return correct, possibly incomplete statistics of a column in each row group."""
     values = [None if cell is None else _in_domain(cell) for cell in cells]
     numbers = sorted({value for value in values if value is not None and value == value})
     rank = {value: place for place, value in enumerate(numbers)}
@@ -128,7 +128,7 @@ def _statistics(
     np.minimum.at(low, groups[real], ranks[real])
     np.maximum.at(high, groups[real], ranks[real])
     has_values = high >= 0
-    # A bound need not occur as a value, because writers truncate long texts.
+    # A bound may be a value that does not occur, because writers truncate long text.
     low, high = (
         bound.clip(0, max(len(numbers) - 1, 0)) for bound in (low - random.randint(2), high + random.randint(2))
     )
@@ -142,7 +142,7 @@ def _statistics(
 
 
 def _bounds(numbers: list[Any], *, typed: bool) -> NDArray[Any]:
-    """Values as an array of their own dtype, as footers give them, or of objects; one that means nothing if none."""
+    """Return values as an array of their own dtype, like footers, or of objects; at least one element."""
     if typed and numbers and all(isinstance(number, (int, float)) for number in numbers):
         array = np.array(numbers)
         if array.dtype.kind in "iufb" and array.tolist() == numbers:
@@ -153,7 +153,7 @@ def _bounds(numbers: list[Any], *, typed: bool) -> NDArray[Any]:
 
 
 def _in_domain(value: Any) -> Any:
-    """A value as filters compare it: text as UTF-8, times as counts of their unit."""
+    """Return a value as filters compare it: text as UTF-8, times as integer counts."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, (np.datetime64, np.timedelta64)):

@@ -1,4 +1,4 @@
-"""Laws of `rows_of_step` and `steps_of_rows`, for Hypothesis: results equal the rows that ranks get from the plan.
+"""Laws for `rows_of_step` and `steps_of_rows`, for Hypothesis: results equal the rows that ranks get from the plan.
 
 Example:
     >>> from petastore.plan import Order, ReadRequest
@@ -22,7 +22,7 @@ __all__ = ["check_rows_of_steps", "check_steps_of_rows"]
 def check_rows_of_steps(
     plan: Plan | Mixture, *, ranks: int, batch_size: int, after: Cursor | None = None, most: int = 60
 ) -> None:
-    """Check that each step after a position has the rows that each rank is given, in order."""
+    """Check that `rows_of_step` returns the rows of each rank, in order, for each step after a position."""
     plans = shards_of(plan, ranks)
     training = train(plans, batch_size, after=after, most=most)
     for step, epoch in enumerate(training.epochs.tolist()):
@@ -40,7 +40,7 @@ def check_rows_of_steps(
 def check_steps_of_rows(
     plan: Plan | Mixture, *, ranks: int, batch_size: int, after: Cursor | None = None, most: int = 2000
 ) -> None:
-    """Check that each row of the dataset has the steps and ranks in which it is given, in each epoch that is walked."""
+    """Check that `steps_of_rows` returns the steps and ranks of each row, in each epoch that is read."""
     plans = shards_of(plan, ranks)
     training = train(plans, batch_size, after=after, most=most)
     numbers = np.arange(plan.inventory.num_rows)

@@ -1,4 +1,4 @@
-"""Hundreds of flips in data, in any epoch, and in the manifest, and whatever else may be damaged beside them."""
+"""Tests of damaged files: bit flips, truncation and noise in data and metadata raise an error or change no rows."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def rows(count: int) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def ours(tmp_path: Path) -> Path:
-    """A dataset of ours: 24 rows in 6 row groups of 3 files."""
+    """Write a petastore dataset of 24 rows in 6 row groups of 3 files."""
     folder = tmp_path / "ours"
     petastore.write_dataset(folder, SCHEMA, rows(24), rows_per_row_group=4, rows_per_file=8)
     return folder
@@ -76,7 +76,7 @@ def ours(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def plain(tmp_path: Path) -> Path:
-    """Plain Parquet of strangers, with checksums: nulls, dictionaries, lists, structs, two versions of pages."""
+    """Write plain Parquet with checksums: nulls, dictionaries, lists, timestamps, and both page versions."""
     folder = tmp_path / "plain"
     folder.mkdir()
     count = 30
@@ -105,7 +105,7 @@ def plain(tmp_path: Path) -> Path:
 
 
 class Settled:
-    """Waits until the last change of a file below a folder counts as settled."""
+    """Waits until the last change of a file is older than SETTLED_NS, after which checksums count as verified."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -118,7 +118,7 @@ class Settled:
 
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Settled:
-    """Checksums of files are not verified again in later epochs, as those of large files."""
+    """Treat all files as large: their checksums are not verified again in later epochs."""
     monkeypatch.setattr(small_files, "SMALL_FILE_BYTES", 0)
     return Settled(tmp_path)
 
@@ -164,7 +164,7 @@ def test_bit_flips_in_data_raise_or_are_harmless_in_any_epoch(
         settle=settled,
     )
     assert outcome.damages == count
-    if options.get("reader_pool_type") == "dummy":  # threads may have read all of it before it is damaged
+    if options.get("reader_pool_type") == "dummy":  # threads may have read everything before the damage
         assert outcome.refused > 0.16 * count
 
 
@@ -246,7 +246,7 @@ def test_damaged_manifests_raise_or_are_harmless(ours: Path, how: str, kind: Cal
     count = sized(full=100, quick=15) if kind is flips else sized(full=15, quick=5)
     outcome = check_damage(kind([ours / MANIFEST], count, seed=len(how)), reads(ours, **HOW[how]))
     assert outcome.damages == count
-    assert outcome.refused >= count - 2  # noise may be of no byte
+    assert outcome.refused >= count - 2  # random bytes may equal the old ones
 
 
 @pytest.mark.parametrize("kind", [cuts, noise])
@@ -260,7 +260,7 @@ def test_damaged_data_raises_or_is_harmless(plain: Path, kind: Callable[..., Any
 def test_damaged_metadata_of_other_tools_is_harmless(ours: Path, kind: Callable[..., Any]) -> None:
     count = sized(full=30, quick=10)
     outcome = check_damage(kind([ours / COMMON_METADATA], count, seed=9), reads(ours, reader_pool_type="dummy"))
-    assert outcome.refused == 0  # the manifest is the truth
+    assert outcome.refused == 0  # readers use the manifest instead
 
 
 def test_damaged_markers_of_unfinished_writes_are_harmless(ours: Path) -> None:
@@ -296,7 +296,7 @@ def test_damaged_cached_selections_are_recomputed(ours: Path, tmp_path: Path) ->
     (selection,) = remembered.glob("*.selection")
     for kind, full in ((flips, 100), (cuts, 20), (noise, 20)):
         count = sized(full=full, quick=full // 4)
-        # What is settled anew is written down anew, as it was before.
+        # A damaged selection is computed and stored again, with the same content.
         assert check_damage(kind([selection], count, seed=12), read).refused == 0
 
 

@@ -1,4 +1,4 @@
-"""The laws find plans that break them: a law that nothing can break says nothing."""
+"""Tests of the plan laws: each law detects plans and mixtures that break it (mutation tests of the checks)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ORDER = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=6, block
 
 
 class GivesARowTwice(Plan):
-    """The last rank is given its first row in place of its second."""
+    """The last rank repeats its first row in place of its second."""
 
     def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Span]:
         for span in super().spans(batch_size, rows_per_span=rows_per_span, after=after):
@@ -45,7 +45,7 @@ class StopsEarly(Plan):
 
 
 class KnowsRanks(Plan):
-    """The order depends on how many ranks there are."""
+    """The order depends on the number of ranks."""
 
     def for_shard(self, shard: Shard) -> Self:
         order = dataclasses.replace(self.request.order, seed=shard.count)
@@ -53,7 +53,7 @@ class KnowsRanks(Plan):
 
 
 class BeginsAgain(Plan):
-    """A state goes on with the epoch that it was taken in, from its beginning."""
+    """A state resumes at the start of its epoch."""
 
     def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Span]:
         begin = None if after is None else Cursor(after.epoch, 0, after.first_epoch)
@@ -61,7 +61,7 @@ class BeginsAgain(Plan):
 
 
 class ForgetsWhereLanesStand(Plan):
-    """A state goes on with the right rows, but gives them to ranks the other way round."""
+    """A state resumes with the right rows, but assigns them to ranks in reverse."""
 
     def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Span]:
         shard = self.request.shard
@@ -71,7 +71,7 @@ class ForgetsWhereLanesStand(Plan):
 
 
 class PromisesMore(Plan):
-    """Lengths promise a batch too many."""
+    """The declared length is one batch too large."""
 
     def steps_per_epoch(self, batch_size: int) -> int:
         return super().steps_per_epoch(batch_size) + 1
@@ -155,12 +155,12 @@ def test_plan_laws_check_that_only_selected_rows_are_read() -> None:
     request = ReadRequest(("id",), ORDER)
     plan_laws.check_every_row_once([Plan(inventory, request, selection)], 4)
     with pytest.raises(AssertionError, match="read, but not selected"):
-        # all rows are given under the name of a plan over some
+        # a plan that ignores its selection, and reads all rows
         plan_laws.check_every_row_once([Other(inventory, request, selection)], 4)
 
 
 class Other(Plan):
-    """Gives the rows of the whole dataset, whatever is selected."""
+    """Reads the rows of the whole dataset, and ignores the selection."""
 
     def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Span]:
         plan = Plan(self.inventory, self.request)
@@ -175,7 +175,7 @@ def test_plan_laws_report_the_first_step_with_wrong_rows() -> None:
 
 
 class KeepsASourceBack(Mixture):
-    """Gives its first row again and again where the first source has its turn."""
+    """Repeats its first row at all turns of the first source."""
 
     def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Any]:
         for span in super().spans(batch_size, rows_per_span=rows_per_span, after=after):
@@ -194,19 +194,19 @@ def test_plan_laws_detect_a_broken_mixture(batching: Batching) -> None:
 
 
 def of_one(kind: type[Mixture], **asked: Any) -> Mixture:
-    """A mixture of one source, of one kind or another."""
+    """Return a mixture of one source, of the given class."""
     source = Plan(Inventory.of_rows([30, 0, 41, 1, 17, 24]), ReadRequest(("id",), ORDER))
     return kind([source], [1], **{"epochs": 2, **asked})
 
 
 class ChangesSpans(Mixture):
-    """Gives spans that are a little other ones, and says what feeds its batches as if it did not."""
+    """Base class of mixtures that change spans; `feeds` returns the unchanged result."""
 
     def feeds(self, batch_size: int, *, epoch: int = 0) -> Feeds:
         return of_one(Mixture).feeds(batch_size, epoch=epoch)
 
     def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
-        """What is given in the place of all spans."""
+        """Return the changed spans."""
         raise NotImplementedError
 
     def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Span]:
@@ -214,7 +214,7 @@ class ChangesSpans(Mixture):
 
 
 class SwapsTwoRows(ChangesSpans):
-    """The first two rows of a span change places."""
+    """The first two rows of a span are swapped."""
 
     def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
         for span in spans:
@@ -224,7 +224,7 @@ class SwapsTwoRows(ChangesSpans):
 
 
 class RepeatsARow(ChangesSpans):
-    """The second row of a span is the first once more."""
+    """The second row of a span repeats the first one."""
 
     def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
         for span in spans:
@@ -234,21 +234,21 @@ class RepeatsARow(ChangesSpans):
 
 
 class LeavesASpanOut(ChangesSpans):
-    """There is no second span."""
+    """The second span is missing."""
 
     def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
         return (span for number, span in enumerate(spans) if number != 1)
 
 
 class StopsBefore(ChangesSpans):
-    """There is a first span, and no more."""
+    """Only the first span exists."""
 
     def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
         return itertools.islice(spans, 1)
 
 
 class NeverEnds(ChangesSpans):
-    """The last span comes twice."""
+    """The last span is repeated."""
 
     def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
         for span in spans:
@@ -257,49 +257,49 @@ class NeverEnds(ChangesSpans):
 
 
 class KeepsRowGroups(ChangesSpans):
-    """No row group is let go of."""
+    """Row groups are never released."""
 
     def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
         return (dataclasses.replace(span, release=()) for span in spans)
 
 
 class ReadsInFileOrder(ChangesSpans):
-    """Row groups are laid in the order of the file."""
+    """Rows of a row group are announced in file order."""
 
     def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
         return (dataclasses.replace(span, read_orders=(None,) * len(span.fetch)) for span in spans)
 
 
 class CountsARowMore(ChangesSpans):
-    """States say that a row more was consumed."""
+    """States count one consumed row too many."""
 
     def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
         return (dataclasses.replace(span, consumed=span.consumed + 1) for span in spans)
 
 
 class BeginsWithAnotherEpoch(ChangesSpans):
-    """Cursors say that the pass began with another epoch."""
+    """Cursors have another first epoch of the pass."""
 
     def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
         return (dataclasses.replace(span, first_epoch=span.first_epoch + 1) for span in spans)
 
 
 class PromisesMoreOfAMixture(Mixture):
-    """Lengths promise a batch too many."""
+    """The declared length is one batch too large."""
 
     def steps_per_epoch(self, batch_size: int) -> int:
         return super().steps_per_epoch(batch_size) + 1
 
 
 class FedByOthers(Mixture):
-    """It says what feeds batches of another size."""
+    """`feeds` returns the result of another batch size."""
 
     def feeds(self, batch_size: int, *, epoch: int = 0) -> Feeds:
         return super().feeds(batch_size + 1, epoch=epoch)
 
 
 class TakesMoreMemory(Mixture):
-    """It says that it needs a byte more than its plan."""
+    """The declared memory is one byte larger than that of the plan."""
 
     def resident_bytes(self, *args: Any, **kwargs: Any) -> int:
         return super().resident_bytes(*args, **kwargs) + 1
@@ -331,10 +331,10 @@ def test_plan_laws_detect_a_one_source_mixture_that_differs_from_its_plan(
 
 
 class ChangesRuns(EpochOrder):
-    """Looks up positions as it should, and finds a little other rows for runs of lanes."""
+    """Looks up positions correctly, but finds other rows for runs of lanes."""
 
     def changed(self, found: GroupedRows) -> GroupedRows:
-        """What is found in the place of some rows."""
+        """Return the changed rows."""
         raise NotImplementedError
 
     def by_lane(self, positions: Any, *, read_lanes: range | None = None) -> GroupedRows:
@@ -343,7 +343,7 @@ class ChangesRuns(EpochOrder):
 
 
 class FindsAnotherRow(ChangesRuns):
-    """The last row is the first one."""
+    """The last row is replaced by the first one."""
 
     def changed(self, found: GroupedRows) -> GroupedRows:
         groups, rows = found.groups.copy(), found.rows.copy()
@@ -352,21 +352,21 @@ class FindsAnotherRow(ChangesRuns):
 
 
 class FindsARowLess(ChangesRuns):
-    """The last row is not there."""
+    """The last row is missing."""
 
     def changed(self, found: GroupedRows) -> GroupedRows:
         return GroupedRows(found.groups[:-1], found.rows[:-1], None)
 
 
 class ForgetsBatches(ChangesRuns):
-    """The right rows come lane after lane, and not batch after batch."""
+    """Rows are in the order of lanes instead of batches."""
 
     def changed(self, found: GroupedRows) -> GroupedRows:
         return found.permuted(None)
 
 
 class CountsRunsFromElsewhere(ChangesRuns):
-    """The right rows, said to follow each other from a row further on in their read order."""
+    """The rows are right, but runs declare another first row in their read order."""
 
     def changed(self, found: GroupedRows) -> GroupedRows:
         assert found.runs is not None
@@ -374,7 +374,7 @@ class CountsRunsFromElsewhere(ChangesRuns):
 
 
 class TellsOfTooManyRowGroups(ChangesRuns):
-    """A run without rows, of a row group that has none."""
+    """An empty run names a row group that has no rows."""
 
     def changed(self, found: GroupedRows) -> GroupedRows:
         runs = found.runs
@@ -389,14 +389,14 @@ def _arrays_of(runs: Runs) -> tuple[Any, ...]:
 
 
 class CutsElsewhere(GroupedRows):
-    """Parts are cut a row too early, but for the last one."""
+    """All slices except the last one end one row too early."""
 
     def cut(self, borders: Any) -> list[GroupedRows]:
         return super().cut(np.array([0, *(borders[1:-1] - 1), borders[-1]]))
 
 
 class IsCutElsewhere(ChangesRuns):
-    """All rows are right, and their parts are not."""
+    """All rows are right, but slices of them are wrong."""
 
     def changed(self, found: GroupedRows) -> GroupedRows:
         permutation = None if found.permutation is None else Permutation(found.permutation.targets)
@@ -415,7 +415,7 @@ BREAKS_OF_RUNS: list[tuple[type[ChangesRuns], str]] = [
 
 @pytest.mark.parametrize(("kind", "message"), BREAKS_OF_RUNS, ids=lambda value: getattr(value, "__name__", ""))
 def test_plan_laws_detect_runs_that_differ_from_positions(kind: type[ChangesRuns], message: str) -> None:
-    rows = np.array([60, 0, 60, 60])  # so that each lane is a row group, and rows are known as runs
+    rows = np.array([60, 0, 60, 60])  # so that each lane is one row group, and rows are represented as runs
     order = dataclasses.replace(ORDER, lanes=3, block_rows=10)
     runs, _ = LaneRuns.between(np.array([0, 9, 18, 40]), lanes=3, own=range(3))
     plan_laws.check_runs_are_their_positions(EpochOrder(rows, order, 0), runs, runs.positions())

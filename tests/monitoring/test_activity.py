@@ -1,4 +1,4 @@
-"""The log of stages has the time of each thread, and nothing where no task is logged."""
+"""Tests of the log of stages: time per stage and thread, only inside logged tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from petastore.monitoring.activity import Segments, adopted, at_work, during, re
 
 @pytest.fixture
 def ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that advances one second whenever it is read."""
+    """Replace the clock by one that advances one second at each read."""
     clock = itertools.count()
     monkeypatch.setattr(activity, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
 

@@ -1,4 +1,4 @@
-"""A diagnosis follows from counters alone."""
+"""Tests of bottleneck diagnosis from counters: the slowest stage, the first remedy and slow ranks."""
 
 from __future__ import annotations
 

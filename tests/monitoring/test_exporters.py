@@ -1,4 +1,4 @@
-"""Exporters publish the same metrics to Prometheus, OpenTelemetry and TensorBoard, by their real packages."""
+"""Tests of metrics exporters for Prometheus, OpenTelemetry and TensorBoard, and of trace files."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_trace_has_stages_of_worker_threads_and_waits_of_every_epoch(url: str, t
     of_thread: dict[int, list[tuple[float, float]]] = {}
     for event in spans:
         of_thread.setdefault(event["tid"], []).append((event["ts"], event["ts"] + event["dur"]))
-    for times in of_thread.values():  # viewers draw events of a thread that overlap in part wrongly
+    for times in of_thread.values():  # trace viewers draw partly overlapping events of one thread incorrectly
         times.sort()
         assert all(first[1] <= second[0] + 1 for first, second in itertools.pairwise(times))
 

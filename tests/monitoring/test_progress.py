@@ -1,4 +1,4 @@
-"""One progress style: a bar on a terminal, lines elsewhere, and nothing on other ranks."""
+"""Tests of progress output: a bar on a terminal, lines in other streams, on rank 0 only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_progress_line_shows_the_remaining_time(seconds: float, left: str) -> No
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """In-memory stream that reports to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -65,7 +65,7 @@ def test_progress_must_be_a_bool_or_a_function() -> None:
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines appear at every update."""
+    """Print a progress line at every update."""
     defaults: Any = ProgressDisplay.__init__.__kwdefaults__
     monkeypatch.setattr(ProgressDisplay.__init__, "__kwdefaults__", {**defaults, "line_s": 0.0})
 

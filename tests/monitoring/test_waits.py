@@ -1,4 +1,4 @@
-"""Waits are attributed to the stages of the awaited span."""
+"""Tests of wait times: each wait is attributed to the stages of the span that was waited for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from petastore.monitoring.waits import WaitMeter, attributed
 
 
 class Groups:
-    """Row groups of two files."""
+    """Four row groups of three files."""
 
     class _File:
         def __init__(self, path: str) -> None:
@@ -21,7 +21,7 @@ class Groups:
 
 
 class Clock:
-    """A log of what a pipeline would tell its meter, at given times."""
+    """Wait meter that receives spans at given times."""
 
     def __init__(self, *, counts_start: bool = False) -> None:
         self.meter = WaitMeter(Groups(), counts_start=counts_start)
@@ -102,7 +102,7 @@ def test_wait_meter_calls_its_listeners_for_each_wait() -> None:
 
 def test_wait_meter_samples_short_waits_and_attributes_every_long_wait() -> None:
     clock = Clock(counts_start=True)
-    for span in range(1_000):  # of a millisecond, each with 100 segments: attributing all takes a tenth of the time
+    for span in range(1_000):  # 1 ms and 100 segments per span, so that attributing all waits takes a tenth of the time
         began = span * 1e-3
         segments: list[Segment] = [(began, began + 1e-3, "decoding", span, 1)] * 100
         clock.span(began, began + 1e-3, span, *segments)

@@ -1,1 +1,1 @@
-"""Mutation tests: small changes of the source that some test must notice; `make mutants`."""
+"""Mutation tests: small changes of the source (mutants) that some test must detect; `make mutants`."""

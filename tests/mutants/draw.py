@@ -1,4 +1,4 @@
-"""Draw mutants: small changes of the source, each of which some test should notice.
+"""Draw mutants: small changes of the source, each of which some test should detect.
 
 Run by `make mutants`, with the Python of an environment that has cosmic-ray, whose operators change the code.
 """
@@ -45,7 +45,7 @@ def _files(package: str, commit: str | None) -> list[Path]:
 
 
 def _drawn(files: list[Path], package: str, most: int) -> Iterator[dict[str, Any]]:
-    """Draw lines first and then one change of each: operators with many variants are no more likely."""
+    """Draw lines first and then one change of each line, so that operators with many variants are not more likely."""
     lines: dict[tuple[Path, int], list[tuple[str, int]]] = {}
     for file in files:
         nodes = list(ast_nodes(get_ast_from_path(file)))
@@ -63,7 +63,7 @@ def _drawn(files: list[Path], package: str, most: int) -> Iterator[dict[str, Any
         source = file.read_text(encoding="utf-8")
         try:
             mutated = mutate_code(source, get_operator(name)(), occurrence)
-        except AttributeError:  # an operator that does not know this form of the syntax
+        except AttributeError:  # the operator does not support this syntax
             continue
         if mutated is None or _behaviour(mutated) in (None, _behaviour(source)):
             continue
@@ -78,7 +78,7 @@ def _hash(*parts: object) -> bytes:
 
 
 def _behaviour(source: str) -> str | None:
-    """Return the code without annotations, which are never evaluated; None where it is not valid."""
+    """Return the AST without annotations, which are never evaluated, or None if the code is invalid."""
     try:
         tree = ast.parse(source)
     except SyntaxError:

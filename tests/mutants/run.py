@@ -1,7 +1,7 @@
-"""Run the tests against each mutant, and record which are killed: `make mutants`.
+"""Run the tests against each mutant, and record which mutants are killed: `make mutants`.
 
-Tests of the mutant's package and of the public doors run once under coverage. Then each mutant is tried by the tests
-that reach its line, in the quick tier first.
+Tests of the mutant's package and of the public API run once under coverage. Then the tests that reach a mutant's line
+run against it, first in the quick tier.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _tried(mutant: dict[str, Any], tree: Path, only_full: bool) -> dict[str, Any]:
-    """Try one mutant; what `test` kills, `test-all` kills, too: it runs the same tests at full size."""
+    """Run tests against one mutant; `test-all` kills all mutants of `test`: same tests at full size."""
     path = tree / mutant["file"]
     source = path.read_text(encoding="utf-8")
     path.write_text(mutant["mutated"], encoding="utf-8")
@@ -99,13 +99,13 @@ def _reaching(mutant: dict[str, Any], tree: Path, tier: str) -> list[str]:
 
 
 def _covered(package: str, tree: Path, tier: str) -> Path:
-    """Run the tests of a package and the doors once, without mutants, and return what each of them reaches."""
+    """Run the tests of a package and of the public API once, without mutants, and return the coverage file."""
     path = (tree / ".bench" / "mutants" / f"{package}-{tier}.coverage").resolve()
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         wanted = [name for name in (*TESTS[package], *DOORS) if (tree / name).exists()]
         options = [f"--cov=petastore.{package}", "--cov-context=test", "--cov-report=", *wanted]
-        subprocess.run(["git", "stash", "-q"], cwd=tree, check=True)  # the mutant
+        subprocess.run(["git", "stash", "-q"], cwd=tree, check=True)  # stashes the mutant
         try:
             _pytest(options, tree, tier, COVERAGE_FILE=f"{path}.part")
         finally:
@@ -115,7 +115,7 @@ def _covered(package: str, tree: Path, tier: str) -> Path:
 
 
 def _killer(tests: list[str], tree: Path, tier: str) -> str:
-    """Return the first test that fails; empty where all pass."""
+    """Return the first test that fails; empty if all pass."""
     arguments = (tree / ".bench" / "mutants" / "arguments.txt").resolve()
     arguments.write_text("\n".join(tests), encoding="utf-8")
     try:
@@ -131,7 +131,7 @@ def _killer(tests: list[str], tree: Path, tier: str) -> str:
 def _pytest(options: list[str], tree: Path, tier: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *options]
     paths = [str(tree.resolve()), *filter(None, [os.environ.get("PYTHONPATH")])]
-    # No bytecode: a mutant of the same size, written within the same second, would not be noticed.
+    # Without bytecode, because Python would not notice a mutant of the same size, written within the same second.
     environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": os.pathsep.join(paths)}
     environment |= {"PETASTORE_TESTS": "all"} if tier == "test-all" else {}
     return subprocess.run(

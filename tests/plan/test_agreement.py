@@ -1,4 +1,4 @@
-"""Ranks that planned different data are told so, all alike."""
+"""Tests of `assert_agreed`: all ranks raise if ranks planned different data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def plan_of(rank: int, **changes: Any) -> Plan:
 
 
 def all_ask(plans: list[Plan]) -> set[str]:
-    """What the ranks raise, each asking for itself."""
+    """Return the set of results of all ranks: "agreed", or the message of the error."""
     said = set()
     for plan in plans:
         try:

@@ -1,4 +1,4 @@
-"""A cursor knows where its epoch, its pass and the next one begin and end."""
+"""Tests of `Cursor`: start and end of epochs and passes, endless passes, and equality."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_cursor_of_an_endless_iteration_is_never_at_end(cursor: Cursor) -> None:
 def test_cursor_of_a_mixture_is_distinguished_from_one_of_a_dataset() -> None:
     assert MixedCursor(0, 3, 0, (1, 2)) != Cursor(0, 3, 0)
     assert MixedCursor(0, 3, 0, (1, 2)) != MixedCursor(0, 3, 0, (2, 1))
-    # Where an epoch or a pass begins, nothing was taken of any source.
+    # At the start of an epoch or pass, no rows of any source are consumed.
     assert MixedCursor(0, 3, 0, (1, 2)).next_epoch() == Cursor(1, 0, 0)
 
 

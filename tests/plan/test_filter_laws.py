@@ -1,4 +1,4 @@
-"""Pruning never drops a row that matches, and a plan over what is left gives just the rows that match, once."""
+"""Tests of pruning: it never drops a matching row, and a plan over the remaining rows reads each matching row once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_filtered_rows_are_read_once_in_equal_steps_on_any_number_of_ranks(
 @few
 @given(pruned_rows(max_groups=60), st.sampled_from(["none", "all"]), st.data())
 def test_check_of_pruning_detects_a_wrongly_pruned_row_group(drawn: PrunedRows, side: str, data: st.DataObject) -> None:
-    """Any row group whose rows say otherwise, put on the wrong side, is found."""
+    """A row group that is wrongly dropped or kept whole must be detected."""
     ends = np.cumsum(drawn.inventory.rows)
     kept = np.array([part.sum() for part in np.split(drawn.kept, ends[:-1])])
     wrong = np.flatnonzero(kept > 0 if side == "none" else kept < drawn.inventory.rows)
@@ -58,7 +58,7 @@ def test_check_of_pruning_detects_a_wrongly_pruned_row_group(drawn: PrunedRows, 
 
 
 def test_random_filters_of_the_pruning_tests_prune_often_enough() -> None:
-    """What is drawn must not leave everything undecided, or the law would hold of anything."""
+    """If the drawn filters left all row groups undecided, the law would hold trivially."""
     decided = []
 
     @settings(max_examples=50, database=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,4 +1,4 @@
-"""Ranks that do not share epochs have parts of a dataset of the same size, and no row twice."""
+"""Tests of fixed shares: ranks without common epochs have disjoint, equally large parts of a dataset."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def plan_of(rows: list[int], shard: Shard, kept: list[np.ndarray] | None = None)
 
 
 def rows_of(plan: Plan) -> list[tuple[int, int]]:
-    """Row group and row of each row that is meant."""
+    """Return the row group and the row of each selected row."""
     groups = np.repeat(np.arange(len(plan.rows), dtype=np.int32), plan.rows)
     places = np.concatenate([np.arange(count) for count in plan.rows]).astype(np.int64)
     rows = places if plan.selection is None else plan.selection.rows_at(groups, places)

@@ -1,4 +1,4 @@
-"""How many lanes and how long blocks: what memory allows, what the data has, and nothing of the ranks."""
+"""Tests of the number of lanes and the block size: chosen from shuffle buffer and dataset, not from ranks."""
 
 from __future__ import annotations
 
@@ -62,5 +62,5 @@ def test_row_groups_without_selected_rows_do_not_count_for_memory() -> None:
     inventory = Inventory.of_rows([10, 20, 30], bytes_per_row=8)
     meant = in_memory(inventory, np.array([0, 1, 30]))
     assert meant.num_rows == 31
-    # Of the second one row is meant, and the whole row group is kept for it.
+    # The second row group has one selected row, but is kept in memory as a whole.
     assert meant.decoded_bytes.tolist() == [0, *inventory.decoded_bytes[1:].tolist()]

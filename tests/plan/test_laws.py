@@ -1,4 +1,4 @@
-"""The laws at full range: 1 to 5,000 uneven row groups, all tails, 1 to 80 ranks, with filters and as mixtures."""
+"""Tests of the plan laws: up to 5,000 row groups and 80 ranks, all last_batch policies, filters and mixtures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.laws.plan_laws import RANKS
 from tests.tier import sized
 
 GLOBAL_BATCH = 1680
-"""Each number of ranks divides it."""
+"""A multiple of each number of ranks."""
 
 ranks = st.sampled_from(RANKS)
 
@@ -31,7 +31,7 @@ Test = TypeVar("Test", bound=Callable[..., None])
 
 
 def some(full: int) -> Callable[[Test], Test]:
-    """Draw half of `full` examples in `make test-all`, an eighth in `make test`, many times `full` in `make laws`."""
+    """Set the number of examples: half of `full` in `make test-all`, an eighth in `make test`, more in `make laws`."""
     times = int(os.environ.get("PETASTORE_LAWS", "0"))
     drawn = settings(
         max_examples=times * full or sized(full=-(-full // 2), quick=max(1, full // 8)),
@@ -43,19 +43,19 @@ def some(full: int) -> Callable[[Test], Test]:
 
 @st.composite
 def plans(draw: Any, *, max_groups: int = 5000, epochs: int = 2, tails: Any = tuple(LastBatch)) -> Plan:
-    """Plans over uneven datasets, every other one under a filter."""
+    """Draw plans over uneven datasets, half of them with a filter."""
     inventory = draw(plan_laws.uneven_inventories(max_groups=max_groups))
     request = ReadRequest(("id",), draw(plan_laws.orders()), Shard(), epochs, draw(st.sampled_from(tails)))
     return Plan(inventory, request, draw(st.none() | plan_laws.selections(inventory)))
 
 
 def batch_of(plan: Plan | Mixture, count: int, *, steps: int) -> int:
-    """A batch size with which an epoch has about so many steps."""
+    """Return a batch size with which an epoch has about `steps` steps."""
     return max(1, plan.num_rows // (count * steps))
 
 
 def is_refused(plan: Plan, count: int) -> bool:
-    """Whether `even` cannot share so few rows; then all ranks say so."""
+    """Return whether last_batch="even" has too few rows for the ranks, after checking that all ranks raise."""
     if plan.request.last_batch is not LastBatch.EVEN or not 0 < plan.num_rows < count:
         return False
     plan_laws.check_too_few_rows_are_refused(shards_of(plan, count), 4)
@@ -66,18 +66,18 @@ SHUFFLED = Order(seed=-3, shuffle_row_groups=True, shuffle_rows=True, lanes=48, 
 
 
 def largest(last_batch: LastBatch, kept: float | None = None, *, epochs: int = 2) -> Plan:
-    """5,000 row groups, a quarter of them without a row and a quarter with one; `kept` says what a filter leaves."""
+    """Return a plan of 5,000 row groups; a quarter has no rows, a quarter one row. `kept` is that of a selection."""
     inventory = plan_laws.uneven_inventory(5000, seed=11, mean_rows=5)
     selection = None if kept is None else plan_laws.selection_of(inventory, seed=12, kept=kept)
     return Plan(inventory, ReadRequest(("id",), SHUFFLED, Shard(), epochs, last_batch), selection)
 
 
 def slow_but(quick: LastBatch, cases: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Mark the cases with other tails as slow: the largest plans take seconds each."""
+    """Mark the cases with other last_batch policies as slow, because the largest plans take seconds each."""
     return [pytest.param(*case, marks=() if quick in case else pytest.mark.slow) for case in cases]
 
 
-# Each tail, and half of them under a filter; Hypothesis tries them in every combination.
+# Each last_batch policy once, half of them with a filter; Hypothesis draws every combination.
 TAILS_AND_FILTERS = [(LastBatch.EVEN, None), (LastBatch.DROP, 0.1), (LastBatch.PAD, 0.1), (LastBatch.WRAP, None)]
 
 
@@ -85,7 +85,7 @@ TAILS_AND_FILTERS = [(LastBatch.EVEN, None), (LastBatch.DROP, 0.1), (LastBatch.P
 def shared(
     draw: Any, mixtures: st.SearchStrategy[Mixture], counts: int = 1, ranks: Sequence[int] = RANKS
 ) -> tuple[Mixture, list[int]]:
-    """Mixtures, and some numbers of ranks among which each batch can be shared."""
+    """Draw mixtures, and numbers of ranks that are small enough for each batch."""
     mixture = draw(mixtures)
     fitting = [count for count in ranks if count <= min(mixture.rows_per_source)]
     return mixture, [draw(st.sampled_from(fitting)) for _ in range(counts)]
@@ -211,7 +211,7 @@ def test_law_mixture_equal_steps_and_disjoint_rows_for_80_ranks(
 def test_law_mixture_global_batches_do_not_depend_on_ranks(mixture: Mixture) -> None:
     rows = mixture.rows_per_source if mixture.batching == "per_source" else [mixture.num_rows]
     joins = mixture.request.last_batch is LastBatch.EVEN and mixture.batching == "per_source"
-    # rows that are fewer than the ranks join the batch before them, which changes whose turn it is next
+    # remaining rows that are fewer than the ranks join the previous batch, which changes the turns of the sources
     most = min((count % GLOBAL_BATCH or GLOBAL_BATCH for count in rows), default=1) if joins else max(RANKS)
     fitting = [count for count in RANKS if count <= most]
     plan_laws.check_same_batches_for_any_ranks(mixture, global_batch=GLOBAL_BATCH, ranks=fitting)
@@ -230,7 +230,7 @@ def test_law_mixture_resume_gives_the_same_batches(drawn: tuple[Mixture, list[in
     log,
 )
 def test_law_mixture_ranks_may_change_repeatedly(mixture: Mixture, log: list[tuple[int, int, int]]) -> None:
-    # The line of a mixture is laid row by row, and one that never ends is laid further than a training comes.
+    # The expected rows of a mixture are computed row by row, and more of them if it is endless.
     most = 60 * max(RANKS) if mixture.epochs else 500
     fitting = [(count, min(size, most // count + 1), steps) for count, size, steps in log]
     plan_laws.check_resume_with_others(mixture, [part for part in fitting if part[0] <= min(mixture.rows_per_source)])
@@ -272,7 +272,7 @@ def test_law_mixture_of_one_source_resumes_like_its_plan(drawn: tuple[Mixture, l
 
 
 def plans_of_every_kind() -> list[Plan | Mixture]:
-    """Plans of which two interpreters must think alike; whatever a hash of text may get into is here."""
+    """Return plans and mixtures of every kind, in which a hash of text could change the order."""
     random = np.random.RandomState(0)
     tails = list(LastBatch)[: sized(full=len(LastBatch), quick=1)]
     made: list[Plan | Mixture] = [largest(last_batch, share) for last_batch in tails for share in (None, 0.1)]

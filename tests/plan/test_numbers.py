@@ -1,4 +1,4 @@
-"""Row numbers for samplers: each once, in batches of the plan, from any batch on."""
+"""Tests of the row numbers of samplers: each row once over ranks and workers, and resumable after any batch."""
 
 from __future__ import annotations
 

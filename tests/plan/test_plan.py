@@ -1,4 +1,4 @@
-"""The laws of plans, over uneven datasets, and orders that are pinned by hand."""
+"""Tests of `Plan`: laws over uneven datasets, and orders that must not change between versions."""
 
 from __future__ import annotations
 
@@ -156,12 +156,12 @@ def test_row_groups_are_read_by_one_rank_if_ranks_divide_lanes() -> None:
     for ranks in (1, 2, 4, 8, 16, 24, 48):
         plans = laws.ranks_of(inventory, order, ranks=ranks, last_batch=LastBatch.EVEN)
         reads = sum(len(span.fetch) for plan in plans for span in plan.spans(5040 // ranks, rows_per_span=65536))
-        assert reads <= 600 + ranks - 1, f"{ranks} ranks"  # those on the borders between ranks are read by both
+        assert reads <= 600 + ranks - 1, f"{ranks} ranks"  # two ranks read a row group on their border
 
 
 @pytest.mark.parametrize("golden", json.loads(GOLDEN.read_text()), ids=lambda golden: golden["name"])
 def test_plan_order_is_stable_between_versions(golden: dict[str, object]) -> None:
-    """Users resume trainings of older releases: these orders may never change."""
+    """Users resume training runs of older releases, so these orders must never change."""
     order = Order(**golden["order"])  # type: ignore[arg-type]
     plan = Plan(Inventory.of_rows(golden["rows"]), ReadRequest(("id",), order, epochs=2))  # type: ignore[arg-type]
     assert [batch.rows.tolist() for batch in laws.walk(plan, 8)] == golden["batches"]

@@ -1,4 +1,4 @@
-"""Pruning never drops a row that matches and never keeps one that does not; and it does prune."""
+"""Tests of pruning by statistics: it never drops matching row groups, and prunes whenever it is possible."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def in_domain(value: Any) -> Any:
 
 @st.composite
 def statistics_of(draw: Any, values: list[Any], rows: int, *, is_float: bool) -> dict[str, Any]:
-    """What may truly be said of a row group: bounds, counts, or nothing."""
+    """Draw correct statistics of a row group, some of which may be missing."""
     present = [in_domain(value) for value in values if value is not None]
     numbers = [value for value in present if not (isinstance(value, float) and np.isnan(value))]
     known = {name: bool(numbers) and draw(st.booleans()) for name in ("minimum", "maximum")}
@@ -76,7 +76,7 @@ def test_pruning_by_statistics_agrees_with_each_row(data: st.DataObject, drawn: 
 
 
 def known(minimum: Any, maximum: Any, nulls: Any = 0, *, nan: bool = False) -> ColumnStatistics:
-    """Statistics of row groups; typed arrays, None where a bound is not known."""
+    """Return statistics of row groups as typed arrays; None is a missing bound."""
     has_minimum = np.array([bound is not None for bound in minimum])
     has_maximum = np.array([bound is not None for bound in maximum])
     values = [bound for bound in (*minimum, *maximum) if bound is not None]
@@ -89,7 +89,7 @@ def known(minimum: Any, maximum: Any, nulls: Any = 0, *, nan: bool = False) -> C
 
 
 def verdict_of(expression: Expression, dtype: Any, statistics: ColumnStatistics, rows: int = 10) -> str:
-    """`-` dropped, `+` kept whole, `?` undecided, for each row group."""
+    """Return `-` for dropped, `+` for kept whole, `?` for undecided, for each row group."""
     fields = {"x": UnischemaField("x", dtype, nullable=True)}
     verdict: Verdict = prune(
         bind(expression, fields, among="the test"), {"x": statistics}, np.full(len(statistics.nulls), rows)
@@ -140,7 +140,7 @@ def test_row_group_that_may_have_nan_is_not_selected_as_a_whole() -> None:
     assert verdict_of(col("x") < 5.0, "float64", known([1.0], [3.0], nan=True)) == "?"
     assert verdict_of(col("x") < 5.0, "float64", known([1.0], [3.0], nan=False)) == "+"
     assert verdict_of(col("x") > 5.0, "float64", known([1.0], [3.0], nan=True)) == "-"
-    # NaN differs from everything, so != is true for it as well
+    # NaN differs from every value, so != matches NaN, too
     assert verdict_of(col("x") != 5.0, "float64", known([1.0], [3.0], nan=True)) == "+"
 
 
@@ -150,7 +150,7 @@ def test_statistics_treat_signed_zeros_as_equal() -> None:
 
 
 def test_truncated_statistics_prune_as_bounds() -> None:
-    """`ab…` to `ac`: the longest common prefixes that a writer left of longer values."""
+    """Writers may truncate longer values to common prefixes, here `ab` and `ac`."""
     cut = known([b"ab"], [b"ac"])
     for expression, verdict in [
         (col("x") == "ab", "?"),

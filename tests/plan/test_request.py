@@ -1,4 +1,4 @@
-"""What was asked is refused where it is made."""
+"""Tests of the validation of read requests: shards, seeds, last_batch and columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A state that was saved before rows were excluded: each other row is read exactly once, and ranks stay in step."""
+"""Tests of rows excluded mid-epoch: each other row is read exactly once, with equal steps on all ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packed bitmaps of selected rows: select, memory, and use by selections."""
+"""Tests of packed bitmaps of selected rows: select, memory, and use by selections."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_row_groups_without_a_bitmap_are_selected_as_a_whole() -> None:
 
 @pytest.mark.parametrize("kept", [0.001, 0.5, 0.999])
 def test_selection_takes_less_than_a_fifth_of_a_byte_per_row(kept: float) -> None:
-    """A filter over a billion rows fits 200 MB; here over a hundred millions, peaks of packing and lookups included."""
+    """A filter over a billion rows must fit in 200 MB; the peak memory for a hundred million rows is measured here."""
     groups, rows = 1000, 100_000
     one = np.random.default_rng(7).random(rows) < kept
 

@@ -1,4 +1,4 @@
-"""A plan of parts of row groups gives the rows of the plan, in its order, and holds each part while it is needed."""
+"""Tests of plans that read row groups in parts: the same rows in the same order, and each part stays while needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan over a selection keeps every law, on the rows that are meant."""
+"""Tests of plans with a selection: exactly the selected rows are read, in equal steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.laws import plan_laws as laws
 
 @st.composite
 def selections(draw: Any, inventory: Inventory) -> tuple[Selection, list[int]]:
-    """A selection, and the numbers of its rows in the dataset."""
+    """Draw a selection, and return it with the numbers of its rows in the dataset."""
     chosen = draw(st.lists(st.booleans(), min_size=inventory.num_rows, max_size=inventory.num_rows))
     per_group = np.split(np.array(chosen, dtype=np.bool_), np.cumsum(inventory.rows)[:-1])
     bitmaps = {group: bits for group, bits in enumerate(per_group) if 0 < bits.sum() < len(bits)}

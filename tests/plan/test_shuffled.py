@@ -1,4 +1,4 @@
-"""A plan whose rows are shuffled afterwards is the one that would have been planned so."""
+"""Tests of shuffling an existing plan: it equals a plan that is made with shuffling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States: small, the same on every rank, and refused with the difference named; `test_laws.py` goes on from them."""
+"""Tests of states: small, equal on all ranks, and errors that name a difference; `test_laws.py` resumes from states."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_resume_mid_epoch_keeps_the_row_group_order_until_the_epoch_ends(ranks: 
     last, wanted = (each.epochs[each.steps] == 2 for each in (rest, anew))
     assert rest.rows[last].tolist() == anew.rows[wanted].tolist()
     assert rest.ranks[last].tolist() == anew.ranks[wanted].tolist()
-    # A state of either epoch has the order of that epoch.
+    # The state of each epoch contains the order of that epoch.
     of_states = [dump_state(plans[0], Cursor(epoch, 4))["order"]["dealt_to"] for epoch in (1, 2)]
     assert of_states == [4, ranks]
 

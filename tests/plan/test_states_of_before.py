@@ -1,7 +1,7 @@
-"""States that an older petastore wrote go on with just the batches that followed there.
+"""Tests of states that an older petastore wrote: they resume with exactly the batches that followed there.
 
-`golden/states.json` was written by commit a7806d7, over the files of `golden/numbers`: what was asked, the state after
-some batches, and the ids of all batches that came after it. It is never written again: users resume trainings of older
+`golden/states.json` was written by commit a7806d7, over the files of `golden/numbers`. It has the arguments, the state
+after some batches, and the ids of all later batches. It is never rewritten, because users resume training runs of older
 releases.
 """
 
@@ -24,25 +24,25 @@ CASES = json.loads((GOLDEN / "states.json").read_text(encoding="utf-8"))
 WORKERS = 2
 
 Followed = tuple[list[Any], list[list[int]]]
-"""States after some batches, one for each worker, and the ids of the batches after them."""
+"""States after some batches, one per worker, and the ids of the later batches."""
 
-# More workers than CPUs are slow and right all the same.
+# More workers than CPUs are slow, but correct.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
 PARAMETERS = {"tail": "last_batch", "lanes": "interleave", "block_rows": "shuffle_block_rows"}
-"""Names of parameters when the cases were written, and now."""
+"""Names of parameters in the cases, and their current names."""
 
 
 def follow(case: dict[str, Any], states: list[Any] | None) -> Followed:
-    """What a case is about: a training from its beginning, or from states on, to its end.
+    """Run the training run of a case, from its start or from states, to its end.
 
     Args:
         case: An entry of the golden file.
-        states: Of the training that goes on; None begins one.
+        states: States to resume from; None starts from the beginning.
 
     Returns:
-        The states after `case["after"]` batches where one begins, and the ids of all batches that come then.
+        The states after `case["after"]` batches, if it started from the beginning, and the ids of all later batches.
     """
     asked = dict(case["asked"]) if states is None else {**case["asked"], **case["then"]}
     asked = {PARAMETERS.get(name, name): value for name, value in asked.items()}
@@ -80,7 +80,7 @@ def _reader(make: str, asked: dict[str, Any]) -> petastore.Reader:
 
 
 def _ids_of(batch: Any) -> list[int]:
-    """Ids of a batch's rows, or of the first rows of its windows; those that are repeats are below 0."""
+    """Return the ids of a batch's rows, or of the first rows of its windows; repeats are negative."""
     ids = [int(number) for number in batch["id"].reshape(len(batch["id"]), -1)[:, 0]]
     if "valid" not in batch:
         return ids
@@ -92,7 +92,7 @@ def _rows(asked: dict[str, Any], batch_size: int) -> ReaderDataset:
 
 
 def _of_workers(case: dict[str, Any], asked: dict[str, Any], batch_size: int, states: list[Any] | None) -> Followed:
-    """Worker processes of torch's own loader, each of which says where it stands after each batch."""
+    """Read in worker processes of torch's DataLoader, which return their state after each batch."""
     told: list[list[tuple[Any, list[int]]]] = [[] for _ in range(WORKERS)]
     telling = _Telling(_rows(asked, batch_size), states)
     for said in torch.utils.data.DataLoader(
@@ -106,7 +106,7 @@ def _of_workers(case: dict[str, Any], asked: dict[str, Any], batch_size: int, st
 
 
 class _Telling(torch.utils.data.IterableDataset[str]):
-    """Batches of a `ReaderDataset` with the worker that made them and its state after them, as JSON."""
+    """Dataset that yields each batch as JSON, with the number and state of its worker."""
 
     def __init__(self, rows: ReaderDataset, states: list[Any] | None) -> None:
         self.rows, self.states = rows, states
@@ -121,7 +121,7 @@ class _Telling(torch.utils.data.IterableDataset[str]):
 
 
 def _alone(case: dict[str, Any], asked: dict[str, Any], batch_size: int, states: list[Any] | None) -> Followed:
-    """The dataset of torch's own loader without workers; a state may be one that it has for all workers together."""
+    """Read without worker processes; a state may be that of all workers together."""
     rows = _rows(asked, batch_size)
     if states is not None:
         rows.load_state_dict(states[0])
@@ -169,7 +169,7 @@ def test_state_saved_by_an_older_version_resumes_with_the_same_batches(case: dic
     "case", [case for case in CASES if "seed" in case["asked"]], ids=lambda case: str(case["name"])
 )
 def test_state_format_is_unchanged_between_versions(case: dict[str, Any]) -> None:
-    """But for `dealt_to`, which was added: to how many ranks row groups are dealt."""
+    """The key `dealt_to`, the number of ranks to which row groups are assigned, was added later."""
     today = follow(case, None)[0]
     for state in today:
         state.get("order", {}).pop("dealt_to", None)

@@ -1,4 +1,4 @@
-"""How many batches there are from a place to the end of its pass."""
+"""Tests of the number of remaining steps from a position to the end of the pass."""
 
 from __future__ import annotations
 

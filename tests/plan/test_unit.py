@@ -1,4 +1,4 @@
-"""A unit says which row group of which file is meant, and stays the same on its way to another host."""
+"""Tests of `ReadUnit`: it identifies a row group of a file, and pickles in few bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States of workers: a reader's wherever a cursor says it, else where the pass began and what was made since."""
+"""Tests of states of DataLoader workers: a reader's state where possible, else a count of batches."""
 
 from __future__ import annotations
 

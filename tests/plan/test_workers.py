@@ -1,4 +1,4 @@
-"""A rank's batches fall to its workers: each row once, as many batches as without workers, row groups not shared."""
+"""Tests of dividing a rank's batches among workers: each row once, the same number of batches, no shared row groups."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def worker_plan(plan: Plan, worker: int, workers: int, begin: Cursor | None = No
 
 
 def in_turns(plan: Plan, workers: int, batch_size: int, begin: Cursor | None = None) -> list[Walked]:
-    """The rank's batches as torch collects them: one of each worker in turns, until all have ended."""
+    """Return the rank's batches as torch collects them: one of each worker in turn, until all have ended."""
     streams: list[Any] = [iter(walk(worker_plan(plan, w, workers, begin), batch_size)) for w in range(workers)]
     batches = []
     while streams:
@@ -70,7 +70,7 @@ def test_dividing_among_workers_keeps_last_batch_and_batch_count(
         assert len(batches) == epochs * steps
         for number, batch in enumerate(batches):
             seen[number // steps].update(batch.rows[batch.valid].tolist())
-            # Fewer rows than ranks that are left over join the batch before, and are dealt out with it.
+            # Remaining rows that are fewer than the ranks join the previous batch, and are divided with it.
             assert 1 <= len(batch.rows) <= batch_size + (last_batch is LastBatch.EVEN)
             if last_batch is not LastBatch.EVEN:
                 assert len(batch.rows) == batch_size
@@ -210,7 +210,7 @@ def test_next_uses_of_a_worker_are_the_row_groups_that_it_fetches(ranks: int, wo
             ]
             assert len(announced) == 48 // ranks // workers
             assert set(announced) <= set(fetched)
-            assert len(fetched) <= len(announced) + 12  # the last batches take the end of lanes of others
+            assert len(fetched) <= len(announced) + 12  # the last batches read the ends of lanes of other workers
 
 
 def test_explicit_lanes_are_not_changed_for_dataloader_workers() -> None:

@@ -1,4 +1,4 @@
-"""Hypothesis strategies of columns as predicates receive them, and of the same rows one by one."""
+"""Hypothesis strategies of columns for predicates, and their conversion to single rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ANY_VALUE: list[Any] = [value for values in _VALUES.values() for value in values
 
 @st.composite
 def scalars(draw: st.DrawFn) -> NDArray[Any]:
-    """A column of scalars, shape (rows,), masked or with None where a value is missing."""
+    """Draw a column of scalars, shape (rows,); missing values are masked, or None."""
     kind = draw(st.sampled_from(sorted(_VALUES)))
     values = draw(st.lists(st.sampled_from([*_VALUES[kind], None]), min_size=1, max_size=12))
     if kind in ("text", "bytes", "decimals"):
@@ -48,7 +48,7 @@ def scalars(draw: st.DrawFn) -> NDArray[Any]:
 
 @st.composite
 def arrays_in_rows(draw: st.DrawFn) -> NDArray[Any]:
-    """A column of arrays: of one shape as a block, else objects."""
+    """Draw a column of arrays: one array if all have the same shape, otherwise an object array."""
     rows = draw(st.integers(1, 6))
     missing = np.array(draw(st.lists(st.booleans(), min_size=rows, max_size=rows)))
     numbers = st.sampled_from([0, 1, 3, 2**53 + 1])
@@ -67,6 +67,6 @@ def arrays_in_rows(draw: st.DrawFn) -> NDArray[Any]:
 
 
 def rows_of(columns: dict[str, NDArray[Any]]) -> list[dict[str, Any]]:
-    """The rows of some columns, None where a value is missing."""
+    """Return the rows of columns as dicts, with None for missing values."""
     values = {name: each_value(column) for name, column in columns.items()}
     return [{name: of_name[row] for name, of_name in values.items()} for row in range(len(next(iter(values.values()))))]

@@ -1,4 +1,4 @@
-"""Predicates are given values, None where one is missing; equal ones are asked about once, with the same answers."""
+"""Tests of predicates on columns: None for missing values, and one call per distinct value with the same result."""
 
 from __future__ import annotations
 

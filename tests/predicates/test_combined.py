@@ -1,4 +1,4 @@
-"""Predicates made of others answer what their parts imply; filters, where all parts are filters."""
+"""Tests of combined predicates: results follow from their parts, and filters exist if all parts have one."""
 
 from __future__ import annotations
 

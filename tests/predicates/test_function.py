@@ -1,4 +1,4 @@
-"""`in_lambda` calls a function with the fields in the order given."""
+"""Tests of `in_lambda`: the function gets the fields in the given order."""
 
 from __future__ import annotations
 

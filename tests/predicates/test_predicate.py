@@ -1,4 +1,4 @@
-"""What others are made of is a predicate; fields are named; what a predicate does not tell is None."""
+"""Tests of the predicate interface: required and optional methods, and errors that name the caller."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from petastore.schema import UnischemaField
 
 
 class OfAnother:
-    """A predicate of a user's, which tells nothing of itself."""
+    """User-defined predicate without optional methods."""
 
     cache_key = "no method"
 

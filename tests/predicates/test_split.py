@@ -1,4 +1,4 @@
-"""A split by hash is Petastorm's, bit for bit, row by row and by columns alike."""
+"""Tests of `in_pseudorandom_split`: bit-identical to Petastorm's, for rows and for columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from petastore.errors import InvalidArgumentError
 from petastore.predicates import in_pseudorandom_split
 from tests.predicates.columns_to_ask import rows_of, scalars
 
-# What Petastorm 0.13.1 said of these values for [0.5, 0.2, 0.3], written down once.
+# Parts in which Petastorm 0.13.1 puts these values for [0.5, 0.2, 0.3], recorded once.
 OF_PETASTORM: list[tuple[Any, int]] = [
     (np.int64(0), 0),
     (np.int64(1), 0),
@@ -40,7 +40,7 @@ OF_PETASTORM: list[tuple[Any, int]] = [
     (np.datetime64("2026-01-31T10:11:12.345678"), 0),
     (None, 0),
 ]
-# And of the ids 0 to 39 for ten parts of 0.1, whose sums are rounded.
+# Parts of the ids 0 to 39 for ten fractions of 0.1, whose sums are rounded.
 TENTHS_OF_PETASTORM = [
     [0, 3],
     [1, 13, 22, 25],
@@ -67,7 +67,7 @@ def test_pseudorandom_split_rounds_fractions_like_petastorm() -> None:
     assert [np.flatnonzero(part).tolist() for part in parts] == TENTHS_OF_PETASTORM
 
 
-# The ids of Meadow that Petastorm 0.13.1's own reader gave for the first half of a split by each of its scalar fields.
+# Ids of Meadow that Petastorm 0.13.1's reader returned for the first half of a split by each scalar field.
 MEADOW_OF_PETASTORM = {
     "id": [0, 1, 3, 5, 6, 10, 12, 13, 19, 20, 21, 22, 25, 34],
     "tiny": [0, 2, 3, 6, 7, 12, 18, 19, 20, 22, 23, 25, 26, 27, 28, 29, 31, 35],

@@ -1,4 +1,4 @@
-"""`in_set` and `in_intersection` include rows by the values of one field, row by row and by columns alike."""
+"""Tests of `in_set` and `in_intersection`: rows are included by the values of one field, for rows and for columns."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_in_set_equals_its_filter_also_when_negated(column: NDArray[Any], values
         try:
             bind(found, fields, among="the test")  # type: ignore[arg-type]
         except (InvalidArgumentError, AttributeError):
-            continue  # values of another kind: such a predicate is asked
+            continue  # values of another kind cannot be bound, so such a predicate is called for each value
         assert found is not None
         assert [row_truth(found, row) for row in rows] == [test.do_include(row) for row in rows]
 

@@ -1,9 +1,8 @@
 """Run the core's tests on each installed Python, with the built wheel: `python -m tests.pythons [PYTHON ...]`.
 
-One wheel is built and installed into an environment for each Python, with small extras and what tests need, at the
-releases that `constraints.txt` names. Tests run in a folder in which there is no `petastore`; those that need more than
-is installed are skipped by its name. Everything is kept in `.pythons`. Fails if a Python that is named is not there, or
-if a test fails on any.
+For each Python, the wheel is installed into a virtual environment, with small extras and test packages at the versions
+of `constraints.txt`. Tests run in a folder without `petastore`. Tests that need other packages are skipped, with the
+name of the package. All files are kept in `.pythons`. It fails if a named Python is missing, or a test fails.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ KEPT = ROOT / ".pythons"
 EXTRAS = "image,deflate,cli,plot,view"
 NOT_HERE = "not (spark or tf or server or slow)"
 
-# About the repository, its pages and its tools rather than about what runs on a Python.
+# Tests of the repository, its documentation and its tools, which do not depend on the Python version.
 OTHERS = (
     *("benchmarks", "examples", "pythons", "spark", "readers/test_one_reader.py"),
     *("test_conftest.py", "test_docs.py", "test_layout.py", "test_repository.py", "test_site.py", "test_typing.py"),
     *("test_wheel.py", "testing/test_page.py"),
 )
 
-# Modules that load a framework which EXTRAS do not bring.
+# Modules that import a framework which EXTRAS do not include.
 NOT_INSTALLED = (
     *(f"adapters/{name}" for name in ("horovod", "jax", "keras", "tensorflow", "torch")),
     *("monitoring/opentelemetry.py", "monitoring/prometheus.py", "spark"),
@@ -45,11 +44,11 @@ _WHERE = "import petastore, pathlib; print(pathlib.Path(petastore.__file__).pare
 
 
 class FailedError(Exception):
-    """Something went wrong on one Python; the message is what was printed."""
+    """A command failed on one Python; the message is its output."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Test on the Pythons that are named, or on all that are promised and found."""
+    """Test on the named Pythons, or on all supported ones that are installed."""
     parser = argparse.ArgumentParser(prog="python -m tests.pythons", description="The core's tests on other Pythons.")
     parser.add_argument("pythons", nargs="*", help="versions, commands or paths; none means all that are found")
     parser.add_argument("--only", action="append", help="a folder or file of tests, relative to the clone")
@@ -80,7 +79,7 @@ def _found() -> list[Interpreter]:
 
 
 def _copy_tests(folder: Path) -> None:
-    """What tests read of the repository, and no petastore: that is to come from the wheel."""
+    """Copy the files that tests read, without petastore, which must come from the wheel."""
     shutil.rmtree(folder, ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__")
     for name in ("tests", "examples", "docs"):
@@ -106,7 +105,7 @@ def _passes(python: Interpreter, wheel: Path, only: Sequence[str] | None) -> boo
 
 
 def _passes_alone(python: Interpreter, wheel: Path) -> bool:
-    """Whether the core works with its dependencies alone: the oldest releases, and those of constraints.txt."""
+    """Return whether the core works with only its dependencies, at the oldest versions and those of constraints.txt."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     oldest = [re.sub(r">=([\d.]+).*", r"==\1", dependency) for dependency in project["dependencies"]]
     for name, wanted in (("oldest", oldest), ("newest", ["--constraint", str(ROOT / "constraints.txt")])):
@@ -121,7 +120,7 @@ def _passes_alone(python: Interpreter, wheel: Path) -> bool:
 
 
 def _environment(python: Interpreter, wheel: Path) -> Path:
-    """The Python of an environment that has the wheel and what its tests need."""
+    """Create an environment with the wheel and test packages, and return its Python."""
     program, pip = _bare_environment(python, KEPT / python.minor)
     pip += ["--constraint", str(ROOT / "constraints.txt")]
     _run([*pip, f"{wheel}[{EXTRAS}]", "--group", f"{ROOT / 'pyproject.toml'}:core-test"])
@@ -130,10 +129,10 @@ def _environment(python: Interpreter, wheel: Path) -> Path:
 
 
 def _bare_environment(python: Interpreter, home: Path) -> tuple[Path, list[str]]:
-    """The Python of an environment, and the command that installs into it."""
+    """Create an environment without packages; return its Python and the command that installs into it."""
     program = home / "bin" / "python"
     if not program.exists() or _run([program, "-V"]).split()[-1] != ".".join(map(str, python.version)):
-        # Without pip, which not every Python brings: the one of this environment installs into that one.
+        # Not every Python includes pip, so the pip of this environment installs into the new one.
         _run([python.path, "-m", "venv", "--clear", "--without-pip", home])
     return program, [
         *(sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(program), "install", "--quiet")
@@ -141,11 +140,11 @@ def _bare_environment(python: Interpreter, home: Path) -> tuple[Path, list[str]]
 
 
 def _test(program: Path, only: Sequence[str] | None) -> str:
-    """Run tests, and the examples of the installed modules; answers what pytest prints."""
+    """Run the tests, and the doctests of the installed modules; return pytest's output."""
     tree = KEPT / "tree"
     package = Path(_run([program, "-c", _WHERE], folder=tree).strip())
     pytest = [str(program), "-m", "pytest", "-q", "--no-header", "-rs", "-m", NOT_HERE, "-k", "not torch"]
-    # Otherwise pytest would find its settings in the clone, and put the clone's petastore on the path.
+    # Otherwise pytest would use the settings of the clone, which put the clone's petastore on the path.
     pytest += ["-c", "pyproject.toml", "--rootdir", str(tree), "-p", "tests.pythons.installed"]
     # Full assertion messages, because the plugin reads the missing package from them.
     pytest += ["-p", "tests.pythons.missing", "-o", "verbosity_assertions=2"]
@@ -155,7 +154,7 @@ def _test(program: Path, only: Sequence[str] | None) -> str:
 
 
 def _run(command: Sequence[str | Path], folder: Path = ROOT) -> str:
-    """What a command prints; `PYTHONPATH` would lead it back to the clone."""
+    """Return the output of a command, run without `PYTHONPATH`, which could name the clone."""
     environment = dict(os.environ)
     environment.pop("PYTHONPATH", None)
     done = subprocess.run(

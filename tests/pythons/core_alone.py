@@ -23,10 +23,10 @@ NUMBERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int
 
 
 def main() -> None:
-    """Write and read what a first program would.
+    """Write and read datasets like a first program.
 
     Raises:
-        AssertionError: pandas is installed, or a value is another.
+        AssertionError: pandas is installed, or a value is wrong.
     """
     assert importlib.util.find_spec("pandas") is None, "pandas is installed here"
     with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +53,7 @@ def _plain_parquet(folder: str) -> None:
         "map": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int64())),
     }
     Path(folder).mkdir()
-    pq.write_table(pa.table(columns), f"{folder}/a.parquet", row_group_size=2)  # one alone is read with the footer
+    pq.write_table(pa.table(columns), f"{folder}/a.parquet", row_group_size=2)  # a single one is read with the footer
     with make_reader(folder, shuffle_row_groups=False) as reader:
         rows = list(reader)
     assert [row.id for row in rows] == [0, 1, 2]

@@ -1,6 +1,6 @@
 """Pytest plugin that raises an error if the tested petastore is not the installed one.
 
-A folder on the path in which there is another one would be tested in its place, and nobody would see it.
+Otherwise tests could silently use another petastore that is on the path.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ["pytest_sessionstart"]
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Looks where it is, in every process that runs tests.
+    """Check the location of petastore, in every process that runs tests.
 
     Raises:
-        pytest.UsageError: It is somewhere else.
+        pytest.UsageError: petastore was imported from another location.
     """
     there = Path(petastore.__file__).resolve()
     if not there.is_relative_to(Path(sys.prefix).resolve()):

@@ -17,22 +17,22 @@ _TELL = "import sys; print(*sys.version_info[:3], sys.implementation.name)"
 
 
 class MissingPythonError(Exception):
-    """A Python was asked for that is not there, or does not run."""
+    """A requested Python is missing, or does not run."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Interpreter:
-    """A Python that runs."""
+    """A Python interpreter that runs."""
 
     path: Path
-    """Its program."""
+    """Path of its executable."""
 
     version: tuple[int, int, int]
     """Major, minor, micro."""
 
     @property
     def minor(self) -> str:
-        """Such as `3.12`."""
+        """Major and minor version, such as `3.12`."""
         return f"{self.version[0]}.{self.version[1]}"
 
     def __str__(self) -> str:
@@ -40,7 +40,7 @@ class Interpreter:
 
 
 def promised(project: str) -> list[str]:
-    """The versions that the text of a `pyproject.toml` names in its classifiers.
+    """Return the Python versions in the classifiers of a `pyproject.toml`.
 
     Example:
         >>> promised('classifiers = ["Programming Language :: Python :: 3", "Programming Language :: Python :: 3.11"]')
@@ -50,12 +50,12 @@ def promised(project: str) -> list[str]:
 
 
 def found(minors: Iterable[str], path: str | None = None, pyenv: Path | None = None) -> dict[str, Interpreter | None]:
-    """The first Python of each version that runs, on PATH or else among pyenv's; None where there is none.
+    """Return the first Python of each version that runs, on PATH or else in pyenv; None if there is none.
 
     Args:
         minors: Versions, such as `3.12`.
-        path: Folders to look into; None is the environment's PATH.
-        pyenv: The folder of pyenv's versions; None is where pyenv has them.
+        path: Folders to search, as in PATH; None for the environment's PATH.
+        pyenv: Folder of pyenv's versions; None for pyenv's default.
     """
     return {minor: next(_of_version(minor, path, pyenv), None) for minor in minors}
 
@@ -71,10 +71,10 @@ def _of_version(minor: str, path: str | None, pyenv: Path | None) -> Iterator[In
 
 
 def named(names: Iterable[str]) -> list[Interpreter]:
-    """The Pythons that somebody names: by version (`3.12`), by command (`python3.12`) or by path.
+    """Return the Pythons named by version (`3.12`), by command (`python3.12`) or by path.
 
     Raises:
-        MissingPythonError: One is not there, or does not run.
+        MissingPythonError: One is missing, or does not run.
     """
     return [_named(name) for name in names]
 
@@ -94,7 +94,7 @@ def _named(name: str) -> Interpreter:
 
 
 def _ask(program: Path) -> Interpreter | None:
-    """What a program says of itself; None if there is none, or it is no CPython that runs (pyenv's shims may not)."""
+    """Return the interpreter at a path; None if it is missing, fails (like some pyenv shims), or is not CPython."""
     if not os.access(program, os.X_OK):
         return None
     said = subprocess.run(

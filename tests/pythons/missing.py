@@ -1,7 +1,7 @@
 """Pytest plugin that skips a test that fails because a package is not installed, and names the package.
 
-`-p tests.pythons.missing` is for environments that have the core and some extras. `make test` has all of them, and does
-without.
+`-p tests.pythons.missing` is for environments that have the core and some extras. `make test` has all packages, and
+does not use it.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _OfFiles: TypeAlias = Generator[None, pytest.CollectReport, pytest.CollectReport
 _OfTests: TypeAlias = Generator[None, pytest.TestReport, pytest.TestReport]
 _Report = TypeVar("_Report", pytest.CollectReport, pytest.TestReport)
 
-# Messages of Python and of `petastore.errors.MissingExtraError`, also in the output of programs that tests run.
+# Messages of Python and of `petastore.errors.MissingExtraError`, also in the output of subprocesses.
 _SAID = re.compile(r"(?:No module named|needs the package) '(\w+)")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> _OfFiles:
-    """Of a file or module that cannot be imported."""
+    """Skip a file or module that cannot be imported because of a missing package."""
     return _without_what_is_missing((yield), collector)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> _OfTests:
-    """Of a test, its fixtures, or an example."""
+    """Skip a test or doctest that fails, also in a fixture, because of a missing package."""
     return _without_what_is_missing((yield), item)
 
 

@@ -1,4 +1,4 @@
-"""Another petastore than the installed one is not tested by mistake."""
+"""Tests of the plugin that rejects a petastore which is not the installed one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pythons are found where they run, and one that was asked for and is not there is an error that names it."""
+"""Tests of finding Python interpreters, and of the error for a named Python that is missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MINOR = f"3.{sys.version_info[1]}"
 
 
 def program(folder: Path, text: str) -> Path:
-    """A program that calls itself this Python."""
+    """Write an executable shell script with the name of this Python, and return its path."""
     folder.mkdir(parents=True)
     path = folder / f"python{MINOR}"
     path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")

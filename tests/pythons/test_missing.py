@@ -1,4 +1,4 @@
-"""Tests that need a package that is not installed are skipped, with its name; other failures stay failures."""
+"""Tests of the plugin for missing packages: such tests are skipped with the package's name, other failures remain."""
 
 from __future__ import annotations
 
@@ -52,4 +52,4 @@ def test_tests_of_a_missing_package_are_skipped_and_other_failures_stay(reposito
     assert "2 failed, 1 passed, 5 skipped" in ran.stdout
     assert "_ test_that_is_wrong _" in ran.stdout
     assert "_ test_that_looks_for_what_is_there _" in ran.stdout
-    assert ran.stdout.count("needs nosuch_package") == 2  # of the file, and of the four tests of the other
+    assert ran.stdout.count("needs nosuch_package") == 2  # one for the file, one for four tests

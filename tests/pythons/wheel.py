@@ -10,10 +10,10 @@ __all__ = ["build_wheel"]
 
 
 def build_wheel(tree: Path, folder: Path) -> Path:
-    """Build the wheel of a tree into a folder, with the hatchling that is installed: nothing is downloaded.
+    """Build the wheel of a source tree into a folder, with the installed hatchling and without downloads.
 
     Raises:
-        subprocess.CalledProcessError: The tree cannot be built; pip's words are in `output`.
+        subprocess.CalledProcessError: The build failed; `output` has pip's messages.
     """
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps"]
     command = [*pip, "--no-build-isolation", "--wheel-dir", str(folder), str(tree)]

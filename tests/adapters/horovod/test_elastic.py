@@ -1,4 +1,4 @@
-"""Without Horovod, what needs it says so. With it: `neighbours/horovod`."""
+"""Tests of the Horovod adapter without Horovod installed; `neighbours/horovod` tests it with Horovod."""
 
 from __future__ import annotations
 

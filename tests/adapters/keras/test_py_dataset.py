@@ -1,4 +1,4 @@
-"""A `PyDataset` of a reader, as Keras asks for its batches."""
+"""Tests of `PyDataset` for Keras: shuffling by epoch, resuming, endless readers and invalid use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def epoch(dataset: Any, steps: int | None = None) -> Iterator[list[int]]:
-    """The batches of an epoch, asked for as Keras does."""
+    """Yield the batches of an epoch in the way that Keras requests them."""
     dataset.on_epoch_begin()
     for index in range(dataset.num_batches if steps is None else steps):
         yield dataset[index]["id"].tolist()
@@ -72,7 +72,7 @@ def test_py_dataset_epoch_has_remaining_batches_after_load_state(url: str) -> No
     asked: Any = {"shuffle_rows": True, "seed": 1, "num_epochs": 2}
     with petastore.make_reader(url, ["id"], **asked) as reader:
         before = list(epoch(PyDataset(reader, 10), 3))
-        # Another batch size then, so that the rest does not begin at a border of batches.
+        # Another batch size from here on, so that the position of the state is not a multiple of it.
     with petastore.make_reader(url, ["id"], **asked) as reader:
         batches = reader.iter_batches(10)
         assert [next(batches)["id"].tolist() for _ in range(3)] == before
@@ -80,8 +80,8 @@ def test_py_dataset_epoch_has_remaining_batches_after_load_state(url: str) -> No
     with petastore.make_reader(url, ["id"], **asked) as reader:
         reader.load_state_dict(state)
         dataset = PyDataset(reader, 3)
-        assert dataset.num_batches == 24  # the steps that Keras takes for every epoch
-        list(epoch(dataset, 1))  # to build the model
+        assert dataset.num_batches == 24  # Keras uses this number of steps for every epoch
+        list(epoch(dataset, 1))  # Keras reads a batch to build the model
         rest, then = list(epoch(dataset)), list(epoch(dataset))
     assert sorted(flat(before + rest)) == sorted(list(range(ROWS)) * 2)
     assert (len(rest), len(then)) == (14, 24)

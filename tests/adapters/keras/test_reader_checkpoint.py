@@ -1,4 +1,4 @@
-"""The place of a reader in the weights that Keras saves, on TensorFlow's backend, which reads far ahead of training."""
+"""Tests of `ReaderCheckpoint`: Keras weights contain the reader's state, without prefetched batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import petastore
 from petastore.errors import InvalidArgumentError
 
-# Keras' own way from a variable to NumPy, when it saves weights.
+# Keras itself converts a variable to NumPy with `__array__` when it saves weights.
 pytestmark = [pytest.mark.tf, pytest.mark.slow, pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")]
 
 ROWS = 103
@@ -26,13 +26,13 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 class InterruptedFitError(Exception):
-    """Training was interrupted."""
+    """Simulated interruption of a training run."""
 
 
 def fit(
     url: str, backup: Path, *, after: int | None = None, of_tf: bool = True, freq: Any = 5, **asked: Any
 ) -> list[list[int]]:
-    """The batches that a model was trained on in two epochs, with a backup every five batches by default."""
+    """Return the batches that a model was trained on in two epochs, with a backup every `freq` batches."""
     import keras
     import tensorflow as tf
 
@@ -113,7 +113,7 @@ def test_weights_without_reader_state_do_not_move_the_reader(url: str, tmp_path:
         with_place.load_weights(tmp_path / "without.weights.h5")
         assert reader.state_dict()["position"] == 10
         with_place.save_weights(tmp_path / "with.weights.h5")
-        model().load_weights(tmp_path / "with.weights.h5")  # who knows of no place takes the weights alone
+        model().load_weights(tmp_path / "with.weights.h5")  # a model without ReaderCheckpoint loads only the weights
         reader.reset()
         with_place.load_weights(tmp_path / "with.weights.h5")
         assert reader.state_dict()["position"] == 10

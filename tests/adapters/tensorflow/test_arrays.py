@@ -1,4 +1,4 @@
-"""Arrays as TensorFlow takes them."""
+"""Tests of arrays for TensorFlow: dtypes, text, times, zero-copy and alignment."""
 
 from __future__ import annotations
 

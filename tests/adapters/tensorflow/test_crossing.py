@@ -1,4 +1,4 @@
-"""Columns that cross into TensorFlow in one array are those that cross one by one."""
+"""Tests of batches passed to TensorFlow as stacked arrays: they equal the columns passed one by one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = ("a", "b", "c")
 
 
 def elements(runs: list[Run], stacks: list[tuple[str, ...]]) -> list[dict[str, Any]]:
-    """What a dataset of the runs gives."""
+    """Return the batches of a dataset over these runs."""
     from petastore.adapters.tensorflow.columns import columns_of_field
     from petastore.adapters.tensorflow.crossing import Crossing
     from petastore.adapters.tensorflow.tf_dataset import cut_run
@@ -36,7 +36,7 @@ def elements(runs: list[Run], stacks: list[tuple[str, ...]]) -> list[dict[str, A
 
 
 def runs_of_sizes(sizes: list[tuple[int, ...]], with_stacks: list[bool], *, before: int) -> Iterator[Run]:
-    """Runs of new columns each; rows before the first batch belong to nobody."""
+    """Yield runs of new columns; the first `before` rows of each run belong to no batch."""
     first = 0
     for of_run, has_stack in zip(sizes, with_stacks, strict=True):
         rows = before + sum(of_run)

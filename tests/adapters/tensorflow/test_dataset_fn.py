@@ -1,4 +1,4 @@
-"""Datasets for `tf.distribute`: two real workers that share the rows, and what happens to those that shard again."""
+"""Tests of `make_tf_dataset_fn` for `tf.distribute`: two workers read each row once; auto-sharding loses rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ with make_reader("lines", ["id"], cur_shard=strategy.cluster_resolver.task_id, s
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the dataset `lines`, which the how-to page writes."""
+    """Return a folder with the dataset `lines`, which the how-to page writes."""
     where = tmp_path_factory.mktemp("workers")
     fields = [petastore.UnischemaField("id", "int64"), petastore.UnischemaField("x", "float32")]
     lines = [{"id": i, "x": i / 100} for i in range(ROWS)]
@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def trained_by_two_workers(interpreter: WarmInterpreter, program: str, folder: Path) -> list[Any]:
-    """The list `trained` of each of two workers that run a program."""
+    """Run a program in two workers, and return the list `trained` of each."""
     program = f"{program}\nimport json\nprint(json.dumps(trained))"
     return [json.loads(printed) for printed in run_two_workers(interpreter, program, cwd=folder)]
 
@@ -62,14 +62,14 @@ def test_documented_multi_worker_program_trains_on_each_row_once(
     counts = collections.Counter(i for trained, _ in workers for i in trained)
     assert counts == dict.fromkeys(range(ROWS), 2)
     for trained, rest in workers:
-        assert trained[-len(rest) :] == rest  # of the second epoch, after the last checkpoint
+        assert trained[-len(rest) :] == rest  # the batches of the second epoch after the last checkpoint
         assert 0 < len(rest) < ROWS / 4
 
 
 def test_auto_sharding_of_a_sharded_dataset_loses_half_of_the_rows(
     folder: Path, warm_tensorflow: WarmInterpreter
 ) -> None:
-    """The control: with auto-sharding on."""
+    """Negative control: the same program with auto-sharding on."""
     first, second = trained_by_two_workers(warm_tensorflow, CONTROL, folder)
     assert len(first + second) < 2 * ROWS * 0.6
 
@@ -99,7 +99,7 @@ def test_each_replica_of_a_worker_gets_its_own_batch(folder: Path) -> None:
     with make_tf_dataset_fn(functools.partial(petastore.make_reader, str(folder / "lines")), 16) as dataset_fn:
         dataset = dataset_fn(context)
         assert [len(batch["id"]) for batch in dataset][:3] == [2, 2, 2]
-        assert int(dataset.cardinality()) == 25  # the one row that is left joins the batch before
+        assert int(dataset.cardinality()) == 25  # the one remaining row is added to the batch before it
         assert dataset_fn.steps_per_epoch == 7
         assert dataset.options().experimental_distribute.auto_shard_policy == tf.data.experimental.AutoShardPolicy.OFF
 

@@ -1,4 +1,4 @@
-"""A loop in Python gets what a compiled loop gets, and both may take turns at one iterator."""
+"""Tests of iteration over a tf.data dataset: Python loops equal `tf.function` loops, and both can share an iterator."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def dataset_of() -> Any:
 
 
 def first_of(batch: Any) -> int:
-    """The first row, once columns are where they belong."""
+    """Return the first value of column z, after checking that the other columns belong to the same row."""
     z = int(batch["z"][0])
     assert [int(batch[name][0]) for name in ("b", "a")] == [z + 100, z + 200]
     return z

@@ -1,4 +1,4 @@
-"""A state loaded in a loop, twice, at an epoch's last batch, inside a batch or behind a filter, with tf.data."""
+"""Tests of tf.data with states loaded in a loop, twice, at an epoch's end, inside a batch, or with filters."""
 
 from __future__ import annotations
 
@@ -56,4 +56,4 @@ def test_tf_dataset_resumes_exactly_from_states_loaded_late_or_repeatedly(url: s
                 ids(batches)
             assert ids(dataset) == rest
             del batches
-    gc.collect()  # TensorFlow keeps errors in cycles
+    gc.collect()  # TensorFlow keeps errors in reference cycles

@@ -1,4 +1,4 @@
-"""Missing values in TensorFlow: refused by name, masked, or filled; never silently 'None', or NaN."""
+"""Tests of null values in TensorFlow: an error with the column's name, masks, or fill values; never 'None' or NaN."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def expected(name: str, number: int) -> Any:
 
 
 def plain(column: Any) -> list[Any]:
-    """The rows of a tensor, ragged or not."""
+    """Return the rows of a dense or ragged tensor as lists."""
     values: list[Any] = column.to_list() if hasattr(column, "to_list") else column.numpy().tolist()
     return values
 
@@ -113,7 +113,7 @@ def test_nulls_raise_by_default(make_tf_dataset: Any, url: str, name: str, windo
     import tensorflow as tf
 
     if windows and name == "track":
-        return  # columns of free shape are refused in windows
+        return  # windows reject columns of variable shape
     fields: Any = NGram({0: ["id", name], 1: ["id", name]}, 10, "id") if windows else [name]
     with (
         petastore.make_reader(url, fields, shuffle_row_groups=False) as reader,

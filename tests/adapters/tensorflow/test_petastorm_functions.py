@@ -1,4 +1,4 @@
-"""What programs of Petastorm's, and of TensorFlow 1, ask of a dataset."""
+"""Tests of functions for Petastorm and TensorFlow 1 programs: named tuples, signed integers and `session.run`."""
 
 from __future__ import annotations
 

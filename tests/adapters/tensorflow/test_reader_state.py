@@ -1,4 +1,4 @@
-"""The place of a reader in TensorFlow's own checkpoints, also after the process died."""
+"""Tests of `ReaderState` in TensorFlow checkpoints: a killed process resumes after its last checkpoint."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def url(tmp_path: Path) -> str:
 
 
 def printed(interpreter: WarmInterpreter, folder: Path, die_after: int) -> list[str]:
-    """The lines of the program, whose last one is a batch where it died."""
+    """Run the program, and return its lines; the last one is the batch at which it died."""
     ran = interpreter.run(PROGRAM, die_after, cwd=folder)
     assert ran.returncode == (17 if die_after else 0), ran.stderr
     return ran.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""The tf.data adapter over real datasets."""
+"""Tests of `make_tf_dataset` on real datasets: element specs, nulls, ragged columns, prefetch, resuming and Keras."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ PRESENT = [field.name for field in FIELDS if not field.nullable]
 
 
 def row(i: int) -> dict[str, Any]:
-    """The row with this id."""
+    """Return the row with this id."""
     return {
         "id": i,
         **{f"a_{name}": np.array([i % 2, 1]).astype(name) for name in NUMBERS},
@@ -84,7 +84,7 @@ def row(i: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """101 rows in 7 uneven row groups."""
+    """Write 101 rows in 7 row groups of different sizes, and return the URL."""
     url = str(tmp_path_factory.mktemp("tf") / "dataset")
     first = 0
     for rows in ROW_GROUPS:
@@ -110,12 +110,12 @@ def make_tf_dataset(tf: Any) -> Any:
 
 
 def ids(dataset: Any) -> list[int]:
-    """The ids of a dataset of rows or of batches."""
+    """Return the ids of a dataset of rows or of batches."""
     return [int(i) for element in dataset for i in np.ravel(element["id"].numpy())]
 
 
 def expected_spec(tf: Any, field: petastore.UnischemaField) -> Any:
-    """Dtype and shape of a row of this field."""
+    """Return the dtype and shape of a row of this field."""
     if field.numpy_dtype in (np.str_, np.bytes_, Decimal):
         return tf.string, field.shape
     return tf.int64 if field.dtype.kind == "M" else tf.as_dtype(field.dtype), field.shape
@@ -155,7 +155,7 @@ def test_tf_dataset_rows_have_full_element_spec_and_all_values(tf: Any, make_tf_
 
 
 def check_row(expected: dict[str, Any], found: dict[str, Any]) -> None:
-    """All columns of one row."""
+    """Compare all columns of one row with the written ones."""
     for name, tensor in found.items():
         value = expected[name]
         if name in FREE and hasattr(tensor, "to_list"):
@@ -310,7 +310,7 @@ def test_newer_tf_dataset_iterator_ends_the_older_with_an_error(tf: Any, make_tf
         older, newer = iter(dataset), iter(dataset)
         next(older)
         assert next(newer)["id"].numpy().tolist() == list(range(8))
-        # TensorFlow fetches ahead by itself, so the older one may have some batches left.
+        # TensorFlow prefetches, so the older iterator may still have some batches.
         with pytest.raises(tf.errors.InvalidArgumentError, match="the loader was iterated again"):
             collections.deque(older, maxlen=0)
         assert next(newer)["id"].numpy().tolist() == list(range(8, 16))
@@ -372,7 +372,7 @@ def test_tf_dataset_adds_no_prefetch(make_tf_dataset: Any, url: str) -> None:
     with petastore.make_reader(url, ["id", "list"], shuffle_row_groups=False) as reader:
         dataset = make_tf_dataset(reader, batch_size=8)
         assert dataset.options().experimental_optimization.inject_prefetch is False
-        # A ragged column has batches handed over one by one, so the reader tells.
+        # Batches with a ragged column are passed one by one, so the reader's position shows a prefetch.
         for number, _ in enumerate(dataset, start=1):
             assert reader.cursor.position == (8 * number if number < 13 else 0)
 
@@ -426,7 +426,7 @@ def test_tf_dataset_resumes_from_reader_state_and_then_restarts(tf: Any, make_tf
         assert ids(dataset) == list(range(30, ROWS))
         for _ in range(2):
             assert ids(dataset) == list(range(ROWS))
-        assert int(dataset.cardinality()) == 13  # of a whole pass
+        assert int(dataset.cardinality()) == 13  # that of a whole epoch
 
 
 @pytest.mark.parametrize("last_batch", ["even", "drop", "pad", "wrap"] if IS_FULL else ["pad"])
@@ -483,7 +483,7 @@ def test_columns_stacked_in_one_array_equal_single_columns(
     ]
     names = [field.name for field in fields]
     schema = petastore.Unischema("numbers", fields)
-    # From row 60 on the stack of floats is not there: a value of one is missing, which is filled.
+    # From row 60 on the float columns are not stacked, because one of them has missing values, which are filled.
     table = [
         {name: None if name == "float321" and i >= 60 else 10 * i + n for n, name in enumerate(names)}
         for i in range(101)
@@ -511,7 +511,7 @@ def test_columns_stacked_in_one_array_equal_single_columns(
 def test_nulls_raise_at_the_batch_that_has_them(
     tf: Any, make_tf_dataset: Any, url: str, tmp_path: Path, batch_size: int | None, whole: int
 ) -> None:
-    # The age of row 3 is missing; with statistics, the dataset would be rejected when it is made.
+    # The age of row 3 is missing; with statistics, the error would be raised before the first batch.
     table = petastore.open_dataset(url).to_arrow(1000).select(["id", "age"])
     pq.write_table(table, tmp_path / "x.parquet", write_statistics=False)
     with petastore.make_reader(str(tmp_path / "x.parquet"), shuffle_row_groups=False) as reader:
@@ -570,7 +570,7 @@ def test_state_after_raises_for_a_batch_not_yielded_yet(make_tf_dataset: Any, ur
             state_after(reader, 14)
         with pytest.raises(InvalidArgumentError, match="batches"):
             state_after(reader, 0)
-        # A batch reader counts no rows.
+        # A batch reader does not count rows.
         assert len(ids(make_tf_dataset(reader))) == ROWS
         with pytest.raises(
             InvalidArgumentError,
@@ -592,7 +592,7 @@ def test_run_of_batches_is_cut_into_batches_including_an_empty_one(tf: Any) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [False, True])
 def test_empty_batch_matches_the_element_spec(tf: Any, make_tf_dataset: Any, rows: bool) -> None:
-    # A rank gets one where fewer rows than ranks are left after a change of their number.
+    # A rank gets an empty batch if, after a change of the number of ranks, fewer rows than ranks remain.
     from petastore.adapters.column_plans import ColumnPlan
     from petastore.adapters.tensorflow.columns import columns_of_field
 

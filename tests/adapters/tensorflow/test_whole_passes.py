@@ -1,4 +1,4 @@
-"""A cardinality that is that of a whole pass, and passes that are shorter."""
+"""Tests of tf.data after a resume: the first pass reads the remaining rows, later passes read all rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_tf_dataset_after_resume_reads_the_rest_once_and_then_all_rows(
         if batch_size:
             dataset = dataset.unbatch()
         assert [int(i) for i in dataset] == list(range(35)) * epochs
-        reader.load_state_dict(state)  # after the dataset was made, as ReaderCheckpoint does
+        reader.load_state_dict(state)  # after the dataset was created, as ReaderCheckpoint does
         assert [int(i) for i in dataset] == [*range(20, 35), *list(range(35)) * (epochs - 1)]
         for _ in range(2):
             assert [int(i) for i in dataset] == list(range(35)) * epochs
@@ -38,7 +38,7 @@ def test_tf_dataset_after_resume_reads_the_rest_once_and_then_all_rows(
 
 
 def test_keras_fit_reads_all_rows_in_epochs_after_a_resumed_one(tmp_path: Path) -> None:
-    """It takes the steps of all epochs from the dataset, or else from the first epoch."""
+    """Keras takes the number of steps of all epochs from the cardinality, or else from the first epoch."""
     import tensorflow as tf
 
     from petastore.adapters.tensorflow import make_tf_dataset

@@ -1,4 +1,4 @@
-"""Windows in TensorFlow: stacked arrays are tensors."""
+"""Tests of windows (NGram) in TensorFlow: shapes of tensors, ragged fields, masks and Petastorm's formats."""
 
 from __future__ import annotations
 

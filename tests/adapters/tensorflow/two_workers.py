@@ -1,4 +1,4 @@
-"""Two workers of a TensorFlow cluster on this machine, forked from an interpreter that has imported TensorFlow."""
+"""Run two workers of a TensorFlow cluster on this machine, forked from an interpreter that has imported TensorFlow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["run_two_workers"]
 def run_two_workers(
     interpreter: WarmInterpreter, program: str, *arguments: object, cwd: Path | None = None
 ) -> list[str]:
-    """Return what each of two workers printed last; `TF_CONFIG` says which worker each is."""
+    """Run a program as two workers with `TF_CONFIG`, and return the last line that each printed."""
     cluster = {"worker": [f"127.0.0.1:{port}" for port in itertools.islice(free_ports(), 2)]}
     workers = [
         interpreter.start(
@@ -35,9 +35,9 @@ def run_two_workers(
 
 
 def free_ports() -> Iterator[int]:
-    """Yield ports that nobody listens on, from a number that depends on this process.
+    """Yield unused ports, beginning at a number that depends on this process.
 
-    They are below the ports that the system chooses from, so nobody gets one who asks for any port.
+    They are below the range of ephemeral ports, so the system does not assign them to other programs.
     """
     first = os.getpid() * 16 % 10_000
     for offset in range(10_000):

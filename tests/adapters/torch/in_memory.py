@@ -20,7 +20,7 @@ from petastore.schema import Unischema, UnischemaField
 
 
 class InMemory:
-    """The part of a reader that adapters use, over columns at hand."""
+    """The part of a reader that adapters use, over columns in memory."""
 
     def __init__(self, columns: Mapping[str, NDArray[Any]], *, num_epochs: int | None = 1) -> None:
         self.columns = columns
@@ -51,18 +51,18 @@ class InMemory:
         self.resets += 1
 
 
-ReaderInMemory: Any = InMemory  # it has the methods of a reader that loaders use
+ReaderInMemory: Any = InMemory  # typed as Any, because it has only those methods of a reader that loaders use
 
 
 def decoded(column: NDArray[Any]) -> Decoded:
-    """A column as readers have it."""
+    """Return a column in the form that readers deliver."""
     if isinstance(column, np.ma.MaskedArray):
         return Decoded(column.data, np.ma.getmaskarray(column))
     return Decoded(column, None)
 
 
 def only_batch(**columns: NDArray[Any]) -> dict[str, Any]:
-    """The one batch of a reader over these columns."""
+    """Return the only batch of a reader over these columns."""
     reader = ReaderInMemory(columns)
     (batch,) = DataLoader(reader, batch_size=reader.num_rows)
     assert isinstance(batch, dict)
@@ -70,7 +70,7 @@ def only_batch(**columns: NDArray[Any]) -> dict[str, Any]:
 
 
 def objects(*values: Any) -> NDArray[Any]:
-    """An object array of these values."""
+    """Return an object array of these values."""
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array

@@ -1,4 +1,4 @@
-"""Petastorm's other loaders: columns through a function, and rows kept in memory."""
+"""Tests of `BatchedDataLoader` and `InMemBatchedDataLoader`: transform_fn, order by seed, ranks, states and nulls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = 50
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Fifty rows in row groups of seven: numbers, arrays, text, and arrays of several lengths."""
+    """Write fifty rows of numbers, arrays, text and uneven arrays in row groups of seven, and return the URL."""
     schema = petastore.Unischema(
         "rows",
         [
@@ -105,7 +105,7 @@ def test_in_memory_loader_order_is_deterministic_by_seed(url: str) -> None:
     assert ids(0, 1) != ids(1, 1)
     first, second = ids(0, 2)
     assert first != second
-    # The second epoch of one seed is not the first of the next.
+    # Consecutive seeds must not share an epoch: epoch 1 of seed 0 differs from epoch 0 of seed 1.
     assert ids(1, 1) != [second]
 
 

@@ -1,4 +1,4 @@
-"""The sampler's order: each row once over all ranks, few reads of row groups, equal batches, another one each epoch."""
+"""Tests of `BlockSampler`: each row once over all ranks, equal batches, few reads, resuming."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from petastore.errors import InvalidArgumentError, NoDataAvailableError
 from petastore.plan.request import LastBatchWord
 from tests.adapters.counted import counted
 
-# More workers than CPUs are slow and right all the same.
+# More workers than CPUs are slow, but correct.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 ROWS, PER_ROW_GROUP = 3001, 20
@@ -27,7 +27,7 @@ GROUPS = -(-ROWS // PER_ROW_GROUP)
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """3,001 rows of about 400 bytes in row groups of 20: about 1.2 MB, of which caches here keep a tenth."""
+    """Write 3,001 rows of about 400 bytes in row groups of 20, about 1.2 MB; caches here keep a tenth of that."""
     url = str(tmp_path_factory.mktemp("blocks") / "dataset")
     fields = [petastore.UnischemaField("id", "int32"), petastore.UnischemaField("noise", "float32", (100,), None)]
     noise = np.random.default_rng(0).random((ROWS, 100), dtype=np.float32)
@@ -69,7 +69,7 @@ def test_block_sampler_of_single_rows_reads_row_groups_about_once(url: str, tmp_
     assert dataset.reads().total() <= 1.2 * GROUPS
     before = dataset.reads().total()
     ids(DataLoader(rows, batch_size=32, shuffle=True))
-    assert dataset.reads().total() - before > 5 * GROUPS  # what it is there to avoid
+    assert dataset.reads().total() - before > 5 * GROUPS  # torch's own shuffle, which BlockSampler replaces
 
 
 def test_block_sampler_mixes_rows_of_many_row_groups(rows: MapDataset) -> None:
@@ -118,7 +118,7 @@ def test_block_sampler_starts_a_new_epoch_per_iteration(rows: MapDataset) -> Non
     sampler = BlockSampler(rows, batch_size=100)
     first, second = list(sampler), list(sampler)
     assert first != second
-    next(iter(sampler))  # a pass that was left early is over
+    next(iter(sampler))  # an abandoned pass counts as an epoch
     third = list(sampler)
     sampler.set_epoch(1)
     assert list(sampler) == second
@@ -137,7 +137,7 @@ def test_block_sampler_resumes_from_the_state_after_every_batch(rows: MapDataset
     sampler, states = fresh(), []
     assert list(sampler) == list(fresh())
     batches = []
-    for batch in sampler:  # the second epoch
+    for batch in sampler:  # this pass is the second epoch
         batches.append(batch)
         states.append(json.loads(json.dumps(sampler.state_dict())))
     next_epoch = list(sampler)
@@ -151,7 +151,7 @@ def test_block_sampler_resumes_from_the_state_after_every_batch(rows: MapDataset
         assert list(again) == batches[step:]
         assert list(again) == next_epoch
         again.load_state_dict(state)
-        again.set_epoch(0)  # as who counts from 0 in every process
+        again.set_epoch(0)  # as a training loop that counts epochs from 0 in every process
         assert list(again) == batches[step:]
         again.set_epoch(1)
         assert list(again) == next_epoch

@@ -1,6 +1,6 @@
-"""Batches on a device: everything but streams, on the CPU; and what is refused without CUDA.
+"""Tests of `DataLoader(device=)`: copies, prefetched batches, states and errors, on the CPU; and errors without CUDA.
 
-`python -m benchmarks.device_prefetch` checks and measures the rest where there is a GPU.
+`python -m benchmarks.device_prefetch` checks and measures CUDA streams where there is a GPU.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WITHOUT_MISSING = [field.name for field in FIELDS if not field.nullable]
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Fifty rows in row groups of seven; the age of row 30 is missing."""
+    """Write fifty rows in row groups of seven, in which the age of row 30 is null, and return the URL."""
     url = str(tmp_path_factory.mktemp("device") / "dataset")
     rows = [
         {
@@ -58,7 +58,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def readers(url: str) -> Iterator[Any]:
-    """Makes readers that are stopped at the end."""
+    """Return a function that opens readers; all of them are stopped at the end."""
     made: list[petastore.Reader] = []
 
     def make(fields: list[str] | None = None, **asked: Any) -> petastore.Reader:
@@ -140,7 +140,7 @@ def test_device_loader_resumes_after_the_last_yielded_batch(readers: Any, receiv
 
 @pytest.mark.parametrize("received", [1, 6, 7, 8, 14])
 def test_device_loader_restarts_after_a_break(readers: Any, received: int) -> None:
-    # Seven batches are an epoch: after the seventh, the batch on its way belongs to the next epoch.
+    # An epoch has seven batches, so after the seventh the prefetched batch belongs to the next epoch.
     found = []
     for device in (None, "cpu"):
         loader = DataLoader(readers(num_epochs=2), batch_size=8, device=device)
@@ -196,7 +196,7 @@ def test_device_loader_older_loop_drops_its_prefetched_batch(readers: Any) -> No
 
 
 def test_device_loader_raises_errors_at_their_batch(url: str, tmp_path: Path) -> None:
-    # Without statistics: with them, the loader rejects missing values when it is made.
+    # The file has no statistics; with them, the error would be raised when the loader is created.
     table = petastore.open_dataset(url).to_arrow(ROWS).select(["id", "age"])
     pq.write_table(table, tmp_path / "ages.parquet", row_group_size=7, write_statistics=False)
     with petastore.make_reader(str(tmp_path / "ages.parquet"), shuffle_row_groups=False) as reader:

@@ -1,6 +1,6 @@
-"""The loader over a reader in memory: length, passes, options and pinning.
+"""Tests of torch's `DataLoader` over a reader in memory: length, passes, options and pinned memory.
 
-`test_loader_of_datasets.py` reads real datasets.
+`test_loader_of_datasets.py` tests it on real datasets.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def test_dataloader_accepts_neutral_torch_options() -> None:
 
 
 def test_recreated_dataloader_with_workers_raises() -> None:
-    # Some frameworks take a loader apart and build another one from its attributes.
+    # Some frameworks build another loader from the attributes of this one.
     loader = DataLoader(ReaderInMemory({"id": np.arange(10)}), 4)
     again = torch.utils.data.DataLoader(loader.dataset, loader.batch_size, collate_fn=loader.collate_fn)
     assert [batch["id"].tolist() for batch in again] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
@@ -150,7 +150,7 @@ def test_import_without_torch_names_the_package_to_install() -> None:
     assert "pip install 'petastore[torch]'" in done.stderr
 
 
-def test_dataloader_sampler_forwards_set_epoch() -> None:
+def test_dataloader_sampler_set_epoch_raises_like_the_loader() -> None:
     loader = DataLoader(ReaderInMemory({"id": np.arange(10)}, num_epochs=2), 4)
     with pytest.raises(
         InvalidArgumentError,
@@ -162,7 +162,7 @@ def test_dataloader_sampler_forwards_set_epoch() -> None:
         match=r"num_epochs must be 1 for set_epoch\(1\), got 2: set_epoch counts each `for` loop as one epoch\.",
     ):
         loader.set_epoch(1)
-    assert next(iter(loader.sampler)) is None  # as torch's own sampler of iterable datasets
+    assert next(iter(loader.sampler)) is None  # like torch's own sampler of iterable datasets
 
 
 def test_dataset_of_a_sharded_dataloader_raises_in_another_dataloader() -> None:
@@ -177,7 +177,7 @@ def test_dataset_of_a_sharded_dataloader_raises_in_another_dataloader() -> None:
 
 
 def test_dataloader_can_be_recreated_from_its_attributes() -> None:
-    """As Lightning does for `predict`."""
+    """Lightning does so for `predict`."""
     reader = ReaderInMemory({"id": np.arange(10)})
     loader = DataLoader(reader, 4, nulls="mask", ragged="list")
     names = ("reader", "batch_size", "collate_fn", "nulls", "ragged", "device", "dataset")

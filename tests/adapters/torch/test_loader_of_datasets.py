@@ -1,4 +1,4 @@
-"""The torch loader over real datasets: every kind of field, both readers, all tails, real ranks."""
+"""Tests of torch's `DataLoader` on real datasets: all dtypes, zero-copy, nulls, resuming and two real ranks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FIELDS = [
 
 
 def row(i: int) -> dict[str, Any]:
-    """The row with this id."""
+    """Return the row with this id."""
     return {
         "id": i,
         "small": 65_535 - i,
@@ -55,7 +55,7 @@ def row(i: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """101 rows in 7 uneven row groups, each a file of its own."""
+    """Write 101 rows in 7 files of one row group each, of different sizes, and return the URL."""
     url = str(tmp_path_factory.mktemp("torch") / "dataset")
     first = 0
     for rows in ROW_GROUPS:

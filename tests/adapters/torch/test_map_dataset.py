@@ -1,4 +1,4 @@
-"""Rows by number for torch: any sampler, any way to start workers, the tensors that the loader over a reader gives."""
+"""Tests of `MapDataset`: random access with any sampler, in worker processes, with `DataLoader`'s tensors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from petastore.predicates import in_lambda
 from tests.adapters.counted import counted
 from tests.tier import examples
 
-# More workers than CPUs are slow and right all the same.
+# More workers than CPUs are slow, but correct.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 FIELDS = [
@@ -48,12 +48,12 @@ FIELDS = [
     petastore.UnischemaField("free", "float64", (None, 2), NdarrayCodec()),
 ]
 REQUIRED = pa.field("element", pa.int64(), nullable=False)
-EQUAL = ["id", "small", "flag", "at", "name", "image"]  # columns that torch's own default_collate takes
+EQUAL = ["id", "small", "flag", "at", "name", "image"]  # columns that torch's own default_collate accepts
 ROWS, PER_ROW_GROUP = 101, 9
 
 
 def row(i: int) -> dict[str, Any]:
-    """The row with this id."""
+    """Return the row with this id."""
     return {
         "id": i,
         "small": 65_535 - i,
@@ -81,7 +81,7 @@ def rows(url: str) -> MapDataset:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equal values, of equal dtypes where they are tensors; dicts and lists part by part."""
+    """Return whether values are equal, including dtypes of tensors; dicts and lists are compared recursively."""
     if isinstance(left, dict):
         return list(left) == list(right) and all(same(left[key], right[key]) for key in left)
     if isinstance(left, list):
@@ -160,7 +160,7 @@ def test_map_dataset_subset_reads_batches_at_once(url: str) -> None:
 
 
 @pytest.mark.parametrize("start", ["fork", "forkserver"])
-def test_map_dataset_works_in_forked_and_spawned_workers(url: str, start: str) -> None:
+def test_map_dataset_works_in_fork_and_forkserver_workers(url: str, start: str) -> None:
     rows = MapDataset(url, EQUAL)
     assert int(rows[5]["id"]) == 5
     loader = DataLoader(rows, batch_size=10, num_workers=2, multiprocessing_context=start)
@@ -185,7 +185,7 @@ def test_decimal_friendly_collate_equals_dataloader_batches(url: str) -> None:
         assert same(ours, list(petastore.adapters.torch.DataLoader(reader, batch_size=10)))
 
 
-def test_decimal_friendly_collate_is_zero_copy_for_map_dataset_rows(rows: MapDataset) -> None:
+def test_decimal_friendly_collate_batches_map_dataset_rows_contiguously(rows: MapDataset) -> None:
     many = rows.__getitems__([4, 2])
     first = many[0]["image"]
     many[1]["image"] += 1
@@ -194,11 +194,11 @@ def test_decimal_friendly_collate_is_zero_copy_for_map_dataset_rows(rows: MapDat
     batch = decimal_friendly_collate(MapDataset(rows.rows.dataset, ["image"]).__getitems__([4, 2]))
     assert batch["image"].is_contiguous()
     assert first.untyped_storage().data_ptr() == many[1]["image"].untyped_storage().data_ptr()
-    assert rows[2]["image"].unique().tolist() == [2]  # what a user writes into does not reach the cache
+    assert rows[2]["image"].unique().tolist() == [2]  # rows are copies, so writing into them does not change the cache
 
 
 def test_decimal_friendly_collate_accepts_modified_rows(rows: MapDataset) -> None:
-    """As `Subset`s and wrappers hand them over: a plain list of dicts of tensors."""
+    """`Subset` and wrappers pass such plain lists of dicts of tensors."""
     batch = decimal_friendly_collate([{**rows[i], "age": 0} for i in (4, 5)])
     assert batch["id"].tolist() == [4, 5]
     assert batch["price"] == [Decimal("1.0"), Decimal("1.25")]
@@ -306,7 +306,7 @@ def test_map_dataset_nulls_and_ragged_equal_dataloader_batches(url: str, options
         [{name: column[row] for name, column in batch.items()} for batch in made for row in range(len(batch["id"]))]
         for made in (expected, batches)
     )
-    widths = [row.pop("free").shape for row in (*expected_rows, *rows) if "free" in row]  # of the batch, where padded
+    widths = [row.pop("free").shape for row in (*expected_rows, *rows) if "free" in row]  # of the batch, if padded
     assert same(rows, expected_rows)
     assert len(widths) in (0, 2 * ROWS)
 

@@ -1,4 +1,4 @@
-"""Missing values in torch: refused by name, masked, or filled."""
+"""Tests of null values in torch: an error with the column's name, masks, or fill values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def plain(value: Any) -> Any:
-    """As Python has it."""
+    """Return a tensor or array as Python values."""
     return value.tolist() if isinstance(value, (torch.Tensor, np.ndarray)) else value
 
 

@@ -1,4 +1,4 @@
-"""PyTorch's profiler, and tools that replace `__iter__` of torch's loader, see the loader."""
+"""Tests of torch's profiler, and of tools that patch `DataLoader.__iter__`: both see each batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_profiler_has_a_range_for_each_batch(tmp_path: Path) -> None:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
             assert len(list(loader)) == 10
         (found,) = [event for event in profile.key_averages() if event.key == RANGE]
-        assert found.count == 11  # the last one is the end of the loop
+        assert found.count == 11  # the last one is the end of the iteration
         assert len(list(loader)) == 10
 
 

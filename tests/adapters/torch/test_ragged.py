@@ -1,4 +1,4 @@
-"""Columns of free shape as padded and nested tensors."""
+"""Tests of ragged columns in torch: lists, padded and nested tensors, and the automatic choice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from petastore.codecs import NdarrayCodec
 from petastore.errors import DecodeError, InvalidArgumentError
 from tests.tier import examples
 
-# What torch says once a process of nested tensors that are not jagged.
+# torch warns once per process about nested tensors that are not jagged.
 pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
 
 FIELDS = [
@@ -66,7 +66,7 @@ def batches(url: str, ragged: Any, **options: Any) -> list[dict[str, Any]]:
 
 
 def assert_rows(batch: dict[str, Any], name: str, cells: Any) -> None:
-    """Each cell is what was written."""
+    """Compare each cell with the written one."""
     assert len(cells) == len(batch["id"])
     for i, cell in zip(batch["id"].tolist(), cells, strict=True):
         wanted = ragged_row(i)[name]
@@ -216,7 +216,7 @@ def test_ragged_works_in_worker_processes(url: str, form: Any, workers: int) -> 
 
 @pytest.fixture(scope="module")
 def lists(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Plain Parquet: lists that are all of one length, some that are not, and one that is missing."""
+    """Write plain Parquet with lists of equal length, lists of different lengths, and a null list; return the URL."""
     folder = tmp_path_factory.mktemp("lists")
     columns = {
         "id": list(range(6)),
@@ -285,7 +285,7 @@ def test_ragged_auto_samples_the_first_file_on_this_host(tmp_path: Path) -> None
     for name, rows in (("a", [[1.0, 2.0], [3.0]]), ("b", [[1.0, 2.0], [3.0, 4.0]])):
         pq.write_table(pa.table({"x": pa.array(rows, pa.list_(pa.float64()))}), tmp_path / f"{name}.parquet")
     dataset = petastore.open_dataset(str(tmp_path))
-    (tmp_path / "a.parquet").unlink()  # it is on the host of rank 0
+    (tmp_path / "a.parquet").unlink()  # as if that file were on the host of rank 0
     with petastore.make_batch_reader(dataset, cur_shard=1, shard_count=2, shuffle_row_groups=False) as reader:
         (batch,) = DataLoader(reader, batch_size=2)
     assert batch["x"].tolist() == [[1.0, 2.0], [3.0, 4.0]]

@@ -1,4 +1,4 @@
-"""Ranks that come into being after a loader was made: two real ones."""
+"""Tests of rank detection in torch, with two real ranks that are initialized after a loader was created."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_loader_made_before_init_process_group_warns_of_unsharded_ranks(
 def test_launcher_rank_is_detected_before_init_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.setenv("WORLD_SIZE", "4")
-    assert ranks_known() == 1  # ranks that Lightning starts have no more than that, and their readers do not warn
+    assert ranks_known() == 1  # Lightning's ranks have only WORLD_SIZE here, and their readers do not warn
     monkeypatch.setenv("RANK", "0")
     assert ranks_known() == 4
     monkeypatch.setenv("WORLD_SIZE", "many")

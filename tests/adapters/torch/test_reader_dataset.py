@@ -1,4 +1,4 @@
-"""A reader under torch's own DataLoader: each row once, each row group for one worker, the same steps on every rank."""
+"""Tests of `ReaderDataset` in torch's DataLoader: each row once, one worker per row group, equal steps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from petastore.predicates import in_lambda
 from tests.adapters.counted import counted
 from tests.tier import sized
 
-# More workers than CPUs are slow and right all the same.
+# More workers than CPUs are slow, but correct.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 ROWS, PER_ROW_GROUP = 503, 5
@@ -47,7 +47,7 @@ WHOLE = ["id", "image", "name", "price", "free"]
 
 
 def row(i: int) -> dict[str, Any]:
-    """The row with this id."""
+    """Return the row with this id."""
     return {
         "id": i,
         "image": np.full((4, 6, 3), i % 256, np.uint8),
@@ -67,7 +67,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def lists(batches: Any) -> list[list[int]]:
-    """The ids of each batch."""
+    """Return the ids of each batch."""
     return [batch["id"].tolist() for batch in batches]
 
 
@@ -77,11 +77,11 @@ def ids(batches: Any) -> list[int]:
 
 @pytest.mark.parametrize("shuffle_rows", [False, True])
 @pytest.mark.parametrize("num_workers", [0, 1, 3])
-def test_reader_dataset_reads_each_row_group_in_one_worker(
+def test_reader_dataset_workers_rarely_read_a_row_group_twice(
     url: str, tmp_path: Path, num_workers: int, shuffle_rows: bool
 ) -> None:
     dataset = counted(petastore.open_dataset(url), tmp_path / "reads")
-    # Shuffling over about ten row groups at a time.
+    # A shuffle buffer of about ten row groups.
     memory = int(dataset.inventory.decoded_bytes.sum()) // 10
     rows = ReaderDataset(dataset, ["id"], batch_size=16, shuffle_rows=shuffle_rows, seed=3, shuffle_buffer_bytes=memory)
     loader = DataLoader(rows, batch_size=None, num_workers=num_workers)
@@ -122,7 +122,7 @@ def test_reader_dataset_equals_dataloader_without_workers(url: str) -> None:
 @pytest.mark.slow
 def test_reader_dataset_works_with_spawned_workers(url: str) -> None:
     rows = ReaderDataset(url, ["id", "name"], batch_size=50)
-    # Each worker imports torch, which takes three seconds of CPU.
+    # Each worker imports torch, which takes three seconds of CPU time.
     loader = DataLoader(rows, batch_size=None, num_workers=2, multiprocessing_context="spawn")
     assert ids(loader) == list(range(ROWS))
 
@@ -291,7 +291,7 @@ def test_second_loop_without_set_epoch_warns(url: str) -> None:
     first = lists(rows)
     with pytest.warns(UserWarning, match=r"same order as the last one.*dataset.set_epoch\(epoch\) before each for"):
         assert lists(rows) == first
-    assert lists(rows) == first  # it was told
+    assert lists(rows) == first  # it warns only once
     rows.set_epoch(1)
     assert lists(rows) != first
     in_order = ReaderDataset(url, ["id"], batch_size=100, shuffle_row_groups=False)
@@ -303,7 +303,7 @@ def test_second_loop_without_set_epoch_warns_in_workers(url: str) -> None:
     rows = ReaderDataset(url, ["id"], batch_size=100, seed=3)
     loader = DataLoader(rows, batch_size=None, num_workers=2)
     list(loader)
-    with pytest.raises(UserWarning, match=r"(?s)worker process 0.*same order as the last one"):  # errors in these tests
+    with pytest.raises(UserWarning, match=r"(?s)worker process 0.*same order as the last one"):  # by filterwarnings
         list(loader)
 
 
@@ -319,7 +319,7 @@ def test_reader_dataset_closes_its_reader_after_a_break(url: str) -> None:
 @pytest.mark.slow  # torch waits five seconds for the worker
 def test_error_in_a_worker_is_reported(tmp_path: Path) -> None:
     ages = pa.table({"age": [1.0, None]})
-    pq.write_table(ages, tmp_path / "a.parquet", write_statistics=False)  # which would tell it before
+    pq.write_table(ages, tmp_path / "a.parquet", write_statistics=False)  # else the main process would raise
     rows = ReaderDataset(str(tmp_path), ["age"], batch_size=100)
     with pytest.raises(DecodeError, match="column 'age'"):
         list(DataLoader(rows, batch_size=None, num_workers=1))
@@ -355,7 +355,7 @@ def test_reader_dataset_resumes_from_the_state_after_every_batch(url: str) -> No
         again.load_state_dict(state)
         assert lists(again) == batches[step:]
         again.set_epoch(0)
-        assert lists(again) == batches  # the next `for` is a whole one
+        assert lists(again) == batches  # the next loop reads a whole epoch
         with petastore.make_reader(url, ["id"], shuffle_rows=True, seed=2, num_epochs=2) as reader:
             reader.load_state_dict(state)
             assert lists(reader.iter_batches(60)) == batches[step:]
@@ -415,14 +415,14 @@ def test_reader_dataset_state_raises_in_the_main_process_with_workers(url: str) 
 
 
 class _Telling(ReaderDataset):
-    """Each batch comes with the state of its worker."""
+    """Dataset whose batches contain the state of their worker."""
 
     def __iter__(self) -> Any:
         return ({**batch, "state": json.dumps(self.state_dict())} for batch in super().__iter__())
 
 
 class _Going(ReaderDataset):
-    """Each worker goes on from its own state, as torchdata's StatefulDataLoader does it."""
+    """Dataset in which each worker resumes from its own state, like in torchdata's StatefulDataLoader."""
 
     states: list[str]
 
@@ -472,8 +472,8 @@ def test_fewer_rows_than_ranks_raise_on_every_rank(url: str) -> None:
         ReaderDataset(url, batch_size=1, cur_shard=0, shard_count=ROWS + 1)
 
 
-def test_reader_dataset_workers_read_large_row_groups_once(tmp_path: Path) -> None:
-    """Row groups that the lanes of two workers share, of which each worker copies whole runs."""
+def test_reader_dataset_workers_return_rows_of_large_row_groups_once(tmp_path: Path) -> None:
+    """The lanes of two workers share row groups, and each worker copies contiguous runs of rows."""
     schema = petastore.Unischema(
         "s", [petastore.UnischemaField("id", "int64"), petastore.UnischemaField("word", "str")]
     )
@@ -491,7 +491,7 @@ def test_reader_dataset_workers_read_large_row_groups_once(tmp_path: Path) -> No
 
 
 class _Counted(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
-    """Files in memory, which workers inherit, that count the bytes that all processes have asked for."""
+    """In-memory filesystem, inherited by workers, that counts the bytes that all processes read."""
 
     cachable = False
     fetched: torch.Tensor

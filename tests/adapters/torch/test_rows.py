@@ -1,4 +1,4 @@
-"""Rows as dicts, and what collating them gives."""
+"""Tests of rows as dicts for `collate_fn`: default_collate and decimal_friendly_collate equal whole columns."""
 
 from __future__ import annotations
 

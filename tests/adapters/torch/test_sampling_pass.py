@@ -1,4 +1,4 @@
-"""Passes of samplers and datasets: which one follows, and which rank it is for."""
+"""Tests of samplers: the epoch after a loaded state, set_epoch, and rank and world size of torch.distributed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A state that is loaded late, twice, into live workers, at an epoch's end or behind a filter: exact, or an error."""
+"""Tests of states loaded late, twice, with live workers, at an epoch's end or with filters: resume, or an error."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from petastore.adapters.torch import BlockSampler, DataLoader, InMemBatchedDataL
 from petastore.errors import InvalidArgumentError, ReaderClosedError
 
 pytestmark = [
-    # More workers than CPUs are slow and right all the same.
+    # More workers than CPUs are slow, but correct.
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    # Loops without set_epoch repeat the order of the last one, which they say.
+    # Loops without set_epoch repeat the order of the last loop, and warn about it.
     pytest.mark.filterwarnings("ignore:this loop has the same order"),
 ]
 
@@ -43,17 +43,17 @@ def ids(batches: Any) -> list[int]:
 
 
 def ids_or_message(batches: Any) -> list[int] | str:
-    """The rows of a loop, or the message of its error."""
+    """Return the ids of a loop, or the message of its error."""
     try:
         return ids(batches)
     except InvalidArgumentError as problem:
         return str(problem)
     finally:
-        gc.collect()  # torch leaves the error of a worker in a cycle, with the frame that knows the workers
+        gc.collect()  # a worker's error stays in a reference cycle with the frame that references the workers
 
 
 class Shuffled:
-    """A dataset in an order of its own, and torch's loader over it."""
+    """A shuffled dataset, and torch's loader over it."""
 
     def __init__(self, url: str, workers: dict[str, Any], **options: Any) -> None:
         self.url, self.num_workers = url, workers["num_workers"]
@@ -62,19 +62,19 @@ class Shuffled:
         self.loader: Any = torch.utils.data.DataLoader(self.dataset, batch_size=None, **workers)
 
     def state_after(self, batches: int) -> dict[str, Any]:
-        """The state of another process after as many batches of a first loop."""
+        """Return the state of another process after this number of batches of its first loop."""
         dataset = ReaderDataset(self.url, ["id"], **self.options)
         state: dict[str, Any] = json.loads(json.dumps(dataset.state_after(batches, num_workers=self.num_workers)))
         return state
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_stateful_dataloader_resumes_and_later_epochs_are_whole(url: str, workers: dict[str, Any]) -> None:
+def test_dataloader_of_shared_state_resumes_and_later_epochs_are_whole(url: str, workers: dict[str, Any]) -> None:
     shuffled = Shuffled(url, workers)
     dataset, loader, num_workers = shuffled.dataset, shuffled.loader, shuffled.num_workers
     assert len(loader) == 40
     whole = ids(loader)
-    dataset.load_state_dict(shuffled.state_after(30))  # into workers that run already; and a second one in its place
+    dataset.load_state_dict(shuffled.state_after(30))  # into running workers; the next state replaces it
     dataset.load_state_dict(shuffled.state_after(14))
     assert len(loader) == 26
     assert ids(loader) == whole[140:]
@@ -83,10 +83,10 @@ def test_stateful_dataloader_resumes_and_later_epochs_are_whole(url: str, worker
     assert ids(loader) == whole
     assert dataset.state_after(16, num_workers=num_workers) == shuffled.state_after(16)
     next(iter(loader))
-    dataset.load_state_dict(shuffled.state_after(30))  # after a loop that was left
+    dataset.load_state_dict(shuffled.state_after(30))  # after an abandoned loop
     assert len(loader) == 10
     assert ids(loader) == whole[300:]
-    assert ids(loader) == whole  # torch would warn that these are more than 10 batches
+    assert ids(loader) == whole  # more than the 10 batches of len(), about which torch would warn
 
 
 @pytest.mark.parametrize("workers", WORKERS)
@@ -126,7 +126,7 @@ def test_set_epoch_works_after_a_loaded_state(url: str, workers: dict[str, Any])
     assert len(loader) == 0
     assert ids(loader) == []
     assert ids(loader) == orders[0]
-    dataset.load_state_dict(shuffled.state_after(0))  # the beginning of one, which any epoch may replace
+    dataset.load_state_dict(shuffled.state_after(0))  # the start of an epoch, for which any set_epoch is accepted
     dataset.set_epoch(1)
     assert ids(loader) == orders[1]
 
@@ -150,7 +150,7 @@ def test_state_is_used_once_even_if_worker_seeds_of_two_loops_are_equal(url: str
     rows = []
     shuffled.dataset.load_state_dict(shuffled.state_after(14))
     for _ in range(2):
-        torch.manual_seed(0)  # torch draws the seeds of its workers
+        torch.manual_seed(0)  # torch draws the seeds of its workers from this seed
         rows.append(len(ids(shuffled.loader)))
     assert rows == [260, ROWS]
 

@@ -1,4 +1,4 @@
-"""Petastorm's shuffling queue is what shuffles the reader's rows."""
+"""Tests of `shuffling_queue_capacity` (Petastorm): it shuffles like the reader's shuffle_rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from petastore.errors import InvalidArgumentError
 
 @pytest.fixture(scope="module")
 def numbers(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A hundred rows in ten row groups."""
+    """Write a hundred rows in ten row groups, and return the URL."""
     folder: Path = tmp_path_factory.mktemp("queue") / "numbers"
     schema = petastore.Unischema("numbers", [petastore.UnischemaField("id", "int64")])
     petastore.write_dataset(folder, schema, [{"id": number} for number in range(100)], rows_per_row_group=10)

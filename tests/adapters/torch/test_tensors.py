@@ -1,4 +1,4 @@
-"""Columns as tensors: types, shared memory, and batches that are cut ahead."""
+"""Tests of columns as torch tensors: dtypes, zero-copy, times, text, ragged and missing values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The import is that of the tree which is measured, and of no other that is installed."""
+"""Tests of the import benchmark: it measures the source tree under test, not an installed petastore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command: what it takes, what it exits with, and one small run from end to end."""
+"""Tests of the comparison command: arguments, exit codes, and one small run from end to end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_comparison_of_a_tree_with_itself_runs_end_to_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(imports, "TRIES", 1)
-    # No machine is so busy that one of two that are alike takes a hundred times as long.
+    # Even on a busy machine, two runs of the same tree do not differ by a factor of 100.
     assert main(["--itself", *TINY, "--bound", "10000", "--folder", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert said.splitlines()[-1] == "KEPT: all 5 figures are not worse than itself by more than 10000 %"
@@ -45,7 +45,7 @@ def test_comparison_of_a_tree_with_itself_runs_end_to_end(
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Takes what the runs of any workload are to give, in place of running trees."""
+    """Return a function that sets the results of all runs, so that no source tree is run."""
 
     def give(runs: list[dict[str, Any]]) -> None:
         monkeypatch.setattr(Comparison, "runs", lambda *_: runs)

@@ -1,4 +1,4 @@
-"""What people read: figures in units, ratios, verdicts, and one line that closes."""
+"""Tests of the comparison report: figures with units, ratios, verdicts and a summary line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trees take turns within a round, and one that fails does not stop the other."""
+"""Tests of benchmark rounds: source trees take turns, and a failure of one does not stop the other."""
 
 from __future__ import annotations
 

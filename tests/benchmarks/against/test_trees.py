@@ -1,4 +1,4 @@
-"""Trees are those of the commit that was asked for, or of the checkout as it lies there."""
+"""Tests of compared source trees: an exported commit, or a copy of the working tree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def git(repository: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """Two commits, then a change and a file that are not committed."""
+    """Return a repository with two commits, an uncommitted change and an untracked file."""
     root = tmp_path / "checkout"
     (root / "petastore" / "__pycache__").mkdir(parents=True)
     (root / "petastore" / "__pycache__" / "stale.pyc").write_bytes(b"stale")

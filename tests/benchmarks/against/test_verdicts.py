@@ -1,4 +1,4 @@
-"""Verdicts are medians of ratios that were taken within a round: drift and slow rounds do not change them."""
+"""Tests of verdicts: medians of ratios within a round, which drift and slow rounds do not change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ odd_rounds = st.integers(0, 4).map(lambda half: 2 * half + 1)
 
 
 def runs_of(ours: list[float], theirs: list[float], key: str = "cpu_a_row") -> list[dict[str, Any]]:
-    """Two runs of each tree a round, alike."""
+    """Return two runs of each tree in each round, with equal values."""
     values = {OURS: ours, THEIRS: theirs}
     return [
         {"round": number, "tree": tree, key: values[tree][number]}
@@ -102,7 +102,7 @@ def test_compared_figure_is_the_median_of_the_means_per_round() -> None:
     verdict = judged(runs, CPU, 0.03)
     assert verdict.ours is not None
     assert (verdict.ours.median, verdict.ours.least, verdict.ours.most) == pytest.approx((5.0, 2.0, 8.0))
-    assert verdict.noise == pytest.approx(0.5)  # 3 for 1, 1 for 1, 6 for 4
+    assert verdict.noise == pytest.approx(0.5)  # median of 3/1, 8/8 and 6/4 in the rounds, less 1
 
 
 def test_one_slow_round_does_not_count_as_a_regression() -> None:

@@ -1,4 +1,4 @@
-"""A reading process tells of each epoch, and of rows that are wrong."""
+"""Tests of the reading processes of the storage benchmark: they report each epoch, and wrong values."""
 
 from __future__ import annotations
 

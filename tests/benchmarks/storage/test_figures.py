@@ -1,4 +1,4 @@
-"""A figure says whether it is what it has to be."""
+"""Tests of storage figures: comparison of the median with its bounds, text, and round trip through a dict."""
 
 from __future__ import annotations
 

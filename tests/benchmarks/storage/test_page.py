@@ -1,4 +1,4 @@
-"""The page of the storage benchmarks has a table for each measurement, and says what failed."""
+"""Tests of the storage benchmark page: a table for each measurement, and the failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`petastore head` as its users start it: the first rows in words, in half blocks, as JSON and as files."""
+"""Tests of `petastore head`: the first rows as tables, half-block images, JSON and saved files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows as JSON: images are told, or are arrays like all others."""
+"""Tests of rows as JSON: images are summarized, printed as arrays, or named by their saved file."""
 
 from __future__ import annotations
 

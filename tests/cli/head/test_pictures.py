@@ -1,4 +1,4 @@
-"""Thumbnails have the colours of their images, half block by half block; PNG files have their pixels."""
+"""Tests of image thumbnails as half-block characters in color, and of saved PNG files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Half = tuple[int, int, int] | None
 
 
 def blocks(text: Text) -> list[list[tuple[str, Half, Half]]]:
-    """Of each line the characters, each with its two colours."""
+    """Return the characters of each line, each with its foreground and background color."""
     lines: list[list[tuple[str, Half, Half]]] = [[]]
     for character, style, _ in Console(file=io.StringIO(), width=200).render(text):
         if character == "\n":
@@ -91,7 +91,7 @@ def test_saved_png_has_the_same_pixels(dtype: str, shape: tuple[int, ...]) -> No
 
 def assert_decodes_to(content: bytes, image: NDArray[Any]) -> None:
     field = UnischemaField("image", image.dtype, image.shape, None)
-    if image.dtype == np.uint16:  # Pillow has no colours of 16 bits
+    if image.dtype == np.uint16:  # Pillow has no 16-bit RGB mode
         decoded = CompressedImageCodec("png").decode(field, content)
     else:
         with PIL.Image.open(io.BytesIO(content)) as opened:

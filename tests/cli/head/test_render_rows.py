@@ -1,4 +1,4 @@
-"""Rows as a table that fits its terminal, or as blocks, one for each row."""
+"""Tests of rows rendered as a table that fits the terminal, or as one block per row."""
 
 from __future__ import annotations
 

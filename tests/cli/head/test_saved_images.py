@@ -1,4 +1,4 @@
-"""Images lie in the folder that was asked for, each in a file of its own."""
+"""Tests of saved images: one file per image, inside the requested folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values in words and as JSON."""
+"""Tests of single values rendered as one line of text and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CompressedNdarrayCodec keeps the laws of codecs, reads what NumPy writes, and bounds what it inflates."""
+"""Tests of `CompressedNdarrayCodec`: codec laws, NumPy's `.npz` files, damage, and limits on decompression."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FREE = UnischemaField("mask", "uint8", (None, None), CODEC)
 
 
 def archive(members: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED, *, streamed: bool = False) -> bytes:
-    """A zip archive; streamed ones have their sizes after the data."""
+    """Return a zip archive; a streamed one stores sizes after the data."""
     written = io.BytesIO()
     with zipfile.ZipFile(Pipe(written) if streamed else written, "w", method) as opened:
         for name, content in members.items():
@@ -41,7 +41,7 @@ def archive(members: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED, *,
 
 
 class Pipe(io.RawIOBase):
-    """A file in which one cannot go back."""
+    """Write-only stream without `seek`, so that zipfile stores sizes after the data."""
 
     def __init__(self, target: io.BytesIO) -> None:
         self.target = target

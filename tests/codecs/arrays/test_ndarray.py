@@ -1,4 +1,4 @@
-"""NdarrayCodec keeps the laws of codecs; its bytes are numpy's, and its fast path equals its slow path."""
+"""Tests of `NdarrayCodec`: codec laws, bytes equal to `numpy.save`, invalid headers, and zero-copy views."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ FLOATS = ("float16", "float32", "float64", "complex64", "complex128")
 
 
 def saved(array: np.ndarray[Any, Any], version: tuple[int, int] | None = None) -> bytes:
-    """The bytes that NumPy writes."""
+    """Return the bytes that NumPy writes."""
     written = io.BytesIO()
     np.lib.format.write_array(written, array, version=version, allow_pickle=False)
     return written.getvalue()
 
 
 def with_header(header: str, payload: bytes, version: bytes = b"\x01\x00") -> bytes:
-    """A cell with a header of our own words."""
+    """Return a cell with a custom header text."""
     size = len(header).to_bytes(2 if version == b"\x01\x00" else 4, "little")
     return b"\x93NUMPY" + version + size + header.encode() + payload
 
@@ -73,7 +73,7 @@ class TestNdarrayLaws(MeasuredCodecLaws):
             "scalar": Case(UnischemaField("s", "int32", (), CODEC), hnp.arrays("int32", ()), [np.zeros(1, "int32"), 5]),
             "text": Case(
                 UnischemaField("names", str, (None,), CODEC),
-                # NumPy's text ends at its last character that is not NUL.
+                # NumPy's fixed-width text drops trailing NUL characters.
                 hnp.arrays(
                     "U3", st.tuples(st.integers(0, 3)), elements=st.text(max_size=3).filter(lambda t: "\0" not in t)
                 ),

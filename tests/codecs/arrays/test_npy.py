@@ -1,4 +1,4 @@
-"""Headers of `.npy` are read and written as NumPy does it; others are refused, and nothing in them runs."""
+"""Tests of `.npy` headers: written and parsed like NumPy's; invalid headers raise, and no code in them runs."""
 
 from __future__ import annotations
 

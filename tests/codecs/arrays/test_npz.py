@@ -1,4 +1,4 @@
-"""Archives of one member are read as `numpy.load` reads them, within the bounds that they and their field say."""
+"""Tests of `.npz` archives with one member: equal to `numpy.load`, with limits on the decompressed size."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cell(data: bytes) -> NDArray[np.uint8]:
 
 
 def zipped(content: bytes, name: str = MEMBER, *, streamed: bool = False, **options: Any) -> bytes:
-    """An archive as `zipfile` writes it; streamed has the sizes behind the data."""
+    """Return an archive that `zipfile` writes; a streamed one stores sizes after the data."""
     file = io.BytesIO()
 
     class Pipe(io.RawIOBase):

@@ -1,4 +1,4 @@
-"""A column of archives gives what each gives by itself: the same values, or the same error."""
+"""Tests of columns of `.npz` cells: the same values or the same error as cell by cell."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RANDOM = np.random.default_rng(3)
 
 
 class Pipe(io.RawIOBase):
-    """A file in which one cannot go back, so that sizes are written after the data."""
+    """Write-only stream without `seek`, so that zipfile stores sizes after the data."""
 
     def __init__(self, target: io.BytesIO) -> None:
         self.target = target
@@ -86,7 +86,7 @@ def changed(cell: bytes, at: int, by: int = 1) -> bytes:
 
 
 def slack_after_the_stream(array: NDArray[Any]) -> bytes:
-    """The member is longer than its stream, which zlib does not mind."""
+    """Return an archive with extra bytes after the deflate stream of its member, which zlib ignores."""
     content = npy(array)
     deflater = zlib.compressobj(9, zlib.DEFLATED, -15)
     deflated = deflater.compress(content) + deflater.flush() + b"slack"
@@ -151,7 +151,7 @@ cells_of = st.one_of(
 
 
 def outcome(decode: Callable[[], list[Any]]) -> Any:
-    """The values, comparable; or where and why there are none."""
+    """Return comparable values, or the row and message of the error."""
     try:
         return [(value.dtype, value.shape, value.tobytes()) for value in map(np.asarray, decode())]
     except DecodeError as problem:
@@ -226,7 +226,7 @@ def test_npz_column_error_names_the_row() -> None:
 
 
 def test_npz_allocates_nothing_for_impossible_sizes() -> None:
-    claims = changed(by_numpy(np.arange(10)), 43, 15)  # 983,040 bytes more
+    claims = changed(by_numpy(np.arange(10)), 43, 15)  # a declared size that is 983,040 bytes larger
     with pytest.raises(NpzError, match="more than"):
         member_of(np.frombuffer(claims, np.uint8), None)
 

@@ -1,4 +1,4 @@
-"""Tensor columns come with their logical axes, whatever the order in which these are stored, on every way they take."""
+"""Tests of Arrow tensor columns: logical axis order for every storage order, in batches, rows and torch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VALUES: dict[str, pa.DataType] = {
 
 
 def tensors(rows: int, shape: tuple[int, ...], axes: tuple[int, ...] | None, stored: pa.DataType) -> Any:
-    """Rows of tensors, their field, and what they are: logical axis i is axis `axes[i]` of the stored array."""
+    """Return an Arrow tensor column, its field, and its values; logical axis i is stored axis `axes[i]`."""
     count = rows * math.prod(shape)
     values = pa.array(np.arange(count)).cast(pa.string() if stored == pa.string() else pa.int64())
     values = (
@@ -105,7 +105,7 @@ def test_arrow_tensor_of_another_shape_than_declared_raises() -> None:
 
 @pytest.fixture(scope="module", params=list(VALUES))
 def files(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, NDArray[Any]]:
-    """A column of tensors in row groups of three rows, one of them missing, and what it holds."""
+    """Write a tensor column and a copy with one null, in row groups of three rows; return the URL and the values."""
     cells, field, expected = tensors(11, (2, 3, 4), (2, 0, 1), VALUES[request.param])
     assert field.shape == (4, 2, 3)
     folder = tmp_path_factory.mktemp("tensors")
@@ -151,7 +151,7 @@ def test_torch_batches_of_arrow_tensors_have_logical_axis_order(files: tuple[str
         batches = list(loader)
         assert sum(len(batch["id"]) for batch in batches) == len(expected)
         for batch in batches:
-            # Text is in no tensor: a list has the array of each row.
+            # Text does not become a tensor, so the batch has a list with one array per row.
             found = np.stack(batch["t"]) if isinstance(batch["t"], list) else batch["t"].numpy()
             wanted = expected[batch["id"].numpy()]
             np.testing.assert_array_equal(found, wanted.astype(np.int64) if wanted.dtype.kind == "M" else wanted)

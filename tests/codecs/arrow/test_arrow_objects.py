@@ -1,4 +1,4 @@
-"""Structs, maps and lists of them become Python objects, whatever times, zones and bytes are inside."""
+"""Tests of structs, maps and nested lists decoded to Python objects, with times, time zones and bytes inside."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_struct_with_two_members_of_one_name_raises(inner: Any) -> None:
         decoded(pa.StructArray.from_arrays([inner, inner], ["a", "a"]))
 
 
-# Values for which Arrow's own objects say the same: times that Python holds, in zones that it knows.
+# Types for which `to_pylist` gives equal values: times and time zones that Python's datetime supports.
 SCALARS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "number": (pa.int32(), st.integers(-5, 5)),
     "text": (pa.string(), st.text(max_size=3)),
@@ -113,7 +113,7 @@ SCALARS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 
 @st.composite
 def nested(draw: st.DrawFn, depth: int = 3) -> tuple[pa.DataType, st.SearchStrategy[Any]]:
-    """A type, and Python values of it."""
+    """Draw a nested type and a strategy for Python values of it."""
     kinds = ["scalar", "list", "large", "view", "fixed", "struct", "map"] if depth else ["scalar"]
     kind = draw(st.sampled_from(kinds))
     if kind == "scalar":
@@ -134,7 +134,7 @@ def nested(draw: st.DrawFn, depth: int = 3) -> tuple[pa.DataType, st.SearchStrat
 
 
 def as_expected(value: Any, stored: pa.DataType) -> Any:
-    """What Arrow gives, with the times that petastore gives."""
+    """Convert a value of `to_pylist` to the expected value, with NumPy times."""
     types = pa.types
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""A column of scalars fills an array as its cells do one by one; the parts that this is made of, by themselves."""
+"""Tests of the conversion of scalar Arrow columns to NumPy: exact values, or an error with the first bad row."""
 
 from __future__ import annotations
 

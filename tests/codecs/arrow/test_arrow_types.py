@@ -1,4 +1,4 @@
-"""Arrow types are the same after a turn through JSON, and hostile JSON is rejected."""
+"""Tests of Arrow types as JSON: round trip, and errors for invalid or deeply nested JSON."""
 
 from __future__ import annotations
 

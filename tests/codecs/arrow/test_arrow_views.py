@@ -1,4 +1,4 @@
-"""A view is the column's own memory, whatever columns were seen before it, and only where nothing is to be decoded."""
+"""Tests of zero-copy views of Arrow columns: only where no decoding is needed, with a reusable view function."""
 
 from __future__ import annotations
 

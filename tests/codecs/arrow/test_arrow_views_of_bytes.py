@@ -1,4 +1,4 @@
-"""Cells of bytes are found where they lie, in every layout in which Arrow has them."""
+"""Tests of zero-copy views of binary cells in every Arrow binary type, including slices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoded columns become Arrow columns of the same values."""
+"""Tests of the conversion of decoded columns to Arrow: equal values, nulls, nested lists and matching types."""
 
 from __future__ import annotations
 

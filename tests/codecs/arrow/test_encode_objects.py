@@ -1,4 +1,4 @@
-"""Objects become the columns that Arrow itself makes of them, but nothing is lost or made up."""
+"""Tests of encoding Python objects: equal to `pyarrow.array`, but values that do not fit raise an error."""
 
 from __future__ import annotations
 

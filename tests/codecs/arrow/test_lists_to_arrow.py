@@ -1,4 +1,4 @@
-"""Arrays and lists of any depth become nested lists whose items are theirs, in order; what is wrong names its row."""
+"""Tests of arrays encoded as nested Arrow lists: equal values in order, or an error with the row."""
 
 from __future__ import annotations
 

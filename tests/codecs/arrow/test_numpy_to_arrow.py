@@ -1,4 +1,4 @@
-"""A column of scalars is written as its values would be one by one, whichever way it goes."""
+"""Tests of encoding a scalar column: equal to encoding each value, including the row of the first error."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ KINDS: list[tuple[Any, pa.DataType, st.SearchStrategy[Any]]] = [
     ("datetime64[D]", pa.date32(), st.integers(-(10**6), 10**6).map(lambda day: np.datetime64(day, "D"))),
     ("timedelta64[ms]", pa.int64(), st.integers(-(10**12), 10**12).map(lambda ms: np.timedelta64(ms, "ms"))),
 ]
-"""A dtype, how it is stored, and values, of which a few cannot be stored."""
+"""A dtype, its stored type, and a strategy for values, some of which cannot be stored."""
 
 
 def one_by_one(values: Any, field: UnischemaField, stored: pa.DataType) -> pa.Array | int:
-    """The column, or the row of the first value that is refused."""
+    """Encode each value; return the column, or the row of the first value that is rejected."""
     try:
         return encode_each(values, lambda field, value: encode_scalar(field, value, stored), stored, field)
     except EncodeError as problem:

@@ -1,4 +1,4 @@
-"""One scalar is taken exactly or refused: what it may be as declared, as stored, and as an item of nested lists."""
+"""Tests of single scalars: exact round trip or an error, for declared types, stored types and list items."""
 
 from __future__ import annotations
 

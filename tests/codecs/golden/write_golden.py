@@ -2,8 +2,8 @@
 
     python tests/codecs/golden/write_golden.py
 
-Each test module beside this folder that has a subclass of `CodecLaws` is asked for its cases. JPEG is lossy: the pixels
-that are expected of it are those that OpenCV decodes, written as `<case>.npy`.
+The cases are those of subclasses of `CodecLaws` in the test modules of the parent folder. JPEG is lossy, so the
+expected pixels are those that OpenCV decodes, written as `<case>.npy`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 
 
 def suites() -> Iterator[CodecLaws]:
-    """One of each class of laws in the test modules."""
+    """Yield an instance of each subclass of `CodecLaws` in the test modules."""
     for path in sorted(HERE.parent.glob("test_*.py")):
         spec = importlib.util.spec_from_file_location(path.stem, path)
         assert spec is not None
@@ -35,7 +35,7 @@ def suites() -> Iterator[CodecLaws]:
 
 
 def write_jpeg_pixels(path: Path) -> None:
-    """The pixels that OpenCV, another decoder than ours, finds in the golden cells."""
+    """Write the pixels that OpenCV, as a reference decoder, decodes from the golden cells."""
     import cv2
 
     cells = [np.frombuffer(cell, np.uint8) for cell in read_golden(path).to_pylist()]
@@ -44,7 +44,7 @@ def write_jpeg_pixels(path: Path) -> None:
 
 
 def main() -> None:
-    """Write what is missing."""
+    """Write all golden files that are missing."""
     for suite in suites():
         for name, case in suite.cases().items():
             path = suite.golden_folder() / f"{name}.arrow"

@@ -1,4 +1,4 @@
-"""CompressedImageCodec keeps the laws of codecs; its files hold true RGB that any decoder reads."""
+"""Tests of `CompressedImageCodec`: codec laws, RGB channel order, pixels equal to OpenCV and Pillow, and damage."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def noise(shape: tuple[int, ...], dtype: str = "uint8") -> np.ndarray[Any, Any]:
 
 
 def smooth(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """An image of gradients, as JPEG is made for."""
+    """Return an image of gradients, which JPEG compresses well."""
     rows, columns = np.mgrid[: shape[0], : shape[1]]
     planes = [rows * 7 % 256, columns * 5 % 256, (rows + columns) * 3 % 256]
     image = np.stack(planes, axis=-1).astype("uint8")
@@ -107,7 +107,7 @@ class TestJpegLaws(MeasuredCodecLaws):
         return Path(__file__).parents[1] / "golden" / "compressed_image_jpeg"
 
     def golden_images(self, name: str) -> Sequence[Any]:
-        """What was encoded; `golden_values` are the pixels that OpenCV decodes of it."""
+        """Return the encoded images; `golden_values` are the pixels that OpenCV decodes from them."""
         return [smooth(tuple(size or 20 for size in self.cases()[name].field.shape))]
 
     def golden_values(self, name: str) -> Sequence[Any]:
@@ -271,11 +271,11 @@ def test_damaged_png_raises(capfd: pytest.CaptureFixture[str]) -> None:
         except DecodeError:
             refused += 1
     assert refused > len(cell) - 8
-    capfd.readouterr()  # OpenCV talks about each on standard error
+    capfd.readouterr()  # discard what OpenCV prints on standard error about each damaged file
 
 
 def huge_png(width: int, height: int) -> bytes:
-    """A small file that claims many pixels."""
+    """Return a small PNG that declares this size without having the pixels."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return len(content).to_bytes(4, "big") + kind + content + zlib.crc32(kind + content).to_bytes(4, "big")

@@ -1,4 +1,4 @@
-"""A hint says which part of an image is wanted, has one spelling, and knows the shape that comes out."""
+"""Tests of `ImageDecode`: size, region and mode, the resulting shape, and decoded sizes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def pixels(height: int, width: int, seed: int = 0) -> NDArray[np.uint8]:
 
 
 def decoded(files: list[bytes], hint: ImageDecode) -> list[NDArray[Any]]:
-    """Images decoded as one column, each of which equals the same image decoded by itself."""
+    """Decode images as one column, check that each equals its single decode, and return them."""
     field = hinted_field(COLOR, hint)
     codec = codec_of(field)
     column = codec.encode_column(files, COLOR)
@@ -137,4 +137,4 @@ def test_decoded_size_of_a_jpeg_shrinks_with_the_requested_size() -> None:
     file = image_bytes(pixels(64, 64), "jpeg", 90)
     assert [sizes_of([file], ImageDecode((side, side)))[0] for side in (8, 16, 32, 64)] == [192, 768, 3072, 12288]
     assert sizes_of([image_bytes(pixels(64, 64), "png", 90)], ImageDecode((8, 8))) == [12288]
-    assert sizes_of([file], ImageDecode(region=(4, 4, 16, 61))) == [0]  # reaches beyond the image
+    assert sizes_of([file], ImageDecode(region=(4, 4, 16, 61))) == [0]  # the region ends outside the image

@@ -1,4 +1,4 @@
-"""Images that are read through a hint: what comes out, of which shape, and what is refused."""
+"""Tests of image fields with `ImageDecode`: resized, cropped and gray pixels, errors, EXIF orientation and memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read(field: UnischemaField, hint: ImageDecode, cell: bytes) -> NDArray[Any]:
 
 
 def waves(height: int, width: int) -> NDArray[np.uint8]:
-    """An image of smooth colours, all channels different."""
+    """Return an image of smooth colors with three different channels."""
     rows, columns = np.mgrid[:height, :width]
     planes = [np.sin(rows / 9), np.cos(columns / 7), np.sin((rows + columns) / 11)]
     return np.asarray(127 + 120 * np.stack(planes, axis=-1), np.uint8)
@@ -55,7 +55,7 @@ def photographs() -> list[NDArray[np.uint8]]:
 
 
 def exact_then_resized(image: NDArray[Any], hint: ImageDecode) -> NDArray[Any]:
-    """What a user would do without hints."""
+    """Decode, crop, resize and convert with OpenCV, as the reference implementation."""
     top, left, height, width = hint.region or (0, 0, *image.shape[:2])
     part = np.ascontiguousarray(image[top : top + height, left : left + width])
     if hint.size is not None:
@@ -114,7 +114,7 @@ def test_jpeg_decoded_to_gray_is_the_luminance(photographs: list[NDArray[np.uint
         cell = JPEG.encode(field, photograph)
         brightness = cv2.cvtColor(JPEG.decode(field, cell), cv2.COLOR_RGB2GRAY)
         found = read(field, ImageDecode(mode="gray"), cell)
-        # Colours out of range were clipped before they were weighted; brightness never was.
+        # Here, RGB was clipped before it was converted to gray; the luminance in the file was not.
         assert float(np.abs(found.astype(int) - brightness.astype(int)).mean()) < 0.2
 
 
@@ -163,7 +163,7 @@ def test_decode_column_and_decode_bytes_equal_decode(
 
 def test_small_images_resize_to_every_smaller_size() -> None:
     field, wrong = field_of((None, None, 3)), []
-    # A jpeg has blocks of 8 × 8, or of 16 × 16 with its colors at half size, and is decoded at eighths of its size.
+    # JPEG blocks are 8 × 8 pixels, or 16 × 16 with subsampled colors, and decode at sizes of n/8.
     for side in range(1, 40) if IS_FULL else (1, 2, 7, 8, 9, 16, 17, 33):
         cell = JPEG.encode(field, np.full((side, 17, 3), (200, 100, 50), np.uint8))
         for small in range(1, side + 1):
@@ -319,9 +319,9 @@ def test_decoding_a_region_takes_no_more_memory_than_the_reported_size(hint: Ima
     field = hinted_field(UnischemaField("i", "uint8", (None, None, 3), CompressedImageCodec("jpeg")), hint)
     codec, cell = field.codec, bombs.jpeg(4096, 4000, scans=scans)
     assert isinstance(codec, HintedImageCodec)
-    codec.decode(field, bombs.jpeg(24, 24))  # what is loaded once is not counted
+    codec.decode(field, bombs.jpeg(24, 24))  # the first call loads libraries, whose memory must not count
     (said,) = codec.decoded_sizes(pa.array([cell]), field).tolist()  # type: ignore[union-attr]
     _, grown = grown_in_child(lambda growth: [codec.decode(field, cell).nbytes, growth()])
     assert grown <= 2 * said + 24 * 2**20
     if scans != "one":
-        assert said == 6 * 4096 * 4000  # all frequencies are kept
+        assert said == 6 * 4096 * 4000  # a progressive JPEG needs all its coefficients in memory

@@ -1,4 +1,4 @@
-"""Headers of image files are read and checked before any pixel is decoded."""
+"""Tests of image headers: format, shape and limits are checked before pixels are decoded."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_image_header_has_format_shape_and_dtype_of_the_decoded_image(image_form
 
 @pytest.mark.parametrize("image", [image for image_format, image in IMAGES if image_format == "png"])
 def test_image_pixels_are_rgb_with_old_opencv_releases(image: NDArray[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(cv2, "IMREAD_COLOR_RGB", raising=False)  # as before 4.11
+    monkeypatch.delattr(cv2, "IMREAD_COLOR_RGB", raising=False)  # OpenCV before 4.11 does not have it
     cell, out = file_of(image), np.zeros_like(image)
     decode_into(cell, checked_header(cell, field_of(image)), out)
     assert np.array_equal(out, image)
@@ -127,13 +127,13 @@ def test_decoded_sizes_come_from_the_image_header_and_are_zero_without_one() -> 
         file_of(pixels(4, 4), "jpeg"),
     ]
     found = decoded_sizes(cells_of(*files), lambda header: math.prod(declared_header(header, COLOR).shape))
-    assert found.tolist() == [48, 192, 0, 48]  # gray becomes RGB
+    assert found.tolist() == [48, 192, 0, 48]  # gray is decoded to RGB
 
 
 def test_decoded_size_of_an_animated_png_counts_two_frames() -> None:
     still = cv2.imencode(".png", np.zeros((1100, 1000, 3), np.uint8))[1].tobytes()
     control = b"\0\0\0\x08acTL" + bytes(8) + b"\0\0\0\0"
-    animated = still[:33] + control + still[33:]  # behind the header chunk
+    animated = still[:33] + control + still[33:]  # after the IHDR chunk
     cells = cells_of(np.frombuffer(still, np.uint8), np.frombuffer(animated, np.uint8))
     assert decoded_sizes(cells, lambda _: 7).tolist() == [7, 14]
 
@@ -144,4 +144,4 @@ def test_decoded_size_of_a_progressive_jpeg_counts_its_coefficients() -> None:
     scans = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, 50, cv2.IMWRITE_JPEG_PROGRESSIVE, 1])[1]
     at_once, several = decoded_sizes(cells_of(plain.ravel(), scans.ravel()), lambda _: 1).tolist()
     assert at_once == 1
-    assert several >= 1100 * 1000 * 2  # two bytes for each frequency of brightness alone
+    assert several >= 1100 * 1000 * 2  # at least two bytes for each luminance coefficient

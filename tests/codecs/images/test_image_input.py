@@ -1,4 +1,4 @@
-"""Image files are checked by their headers and stored unchanged, whichever way writers are given them."""
+"""Tests of image files as input of writers: checked by their headers, stored unchanged, decoded as RGB."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FILES = [photo(), photo(mode="L"), photo(mode="CMYK"), photo(image_format="PNG")
 
 
 def cells_at(url: Path) -> list[Any]:
-    """What the data files hold."""
+    """Return the stored cells of the data files."""
     import pyarrow.dataset as pads
 
     cells: list[Any] = pads.dataset(url, format="parquet").to_table()["image"].to_pylist()
@@ -104,7 +104,7 @@ def test_image_file_that_does_not_match_the_field_raises_with_its_row(tmp_path: 
 
 
 def test_raw_pixel_bytes_are_not_image_files() -> None:
-    """As Spark's DataFrames may hold them, also where they happen to begin as a JPEG does."""
+    """Spark DataFrames may contain raw pixels, which can begin with the same bytes as a JPEG."""
     pixels = b"\xff\xd8\xff" + bytes(24 * 16 * 3 - 3)
     assert image_cells(pa.array([pixels]), FIXED) is None
     assert image_cells(pa.array([[1, 2]]), FIXED) is None

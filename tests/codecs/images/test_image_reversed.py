@@ -1,4 +1,4 @@
-"""ReversedImageCodec keeps the laws of codecs; its files hold blue, green, red."""
+"""Tests of `ReversedImageCodec`: codec laws, and files with channels in BGR order."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from examples.hello_world.petastorm_dataset.pytorch_hello_world import pytorch_h
 from examples.hello_world.petastorm_dataset.tensorflow_hello_world import tensorflow_hello_world
 
 own, plain = (f"file://{sys.argv[1]}/{name}" for name in ("own", "plain"))
-tf.disable_eager_execution()  # as TensorFlow 1 was, for which they were written
+tf.disable_eager_execution()  # TensorFlow 1, for which the examples were written, has no eager execution
 generate_petastorm_dataset(own)
 for example in (python_hello_world, pytorch_hello_world, tensorflow_hello_world, pyspark_hello_world):
     print(f"== {example.__name__}")

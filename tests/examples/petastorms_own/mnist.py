@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 
 
 class Image:
-    """What the generator asks of a PIL image."""
+    """The part of a PIL image that the generator uses."""
 
     def __init__(self, digit):
         self.pixels = np.kron(digit[:7, :7], np.ones((4, 4))).astype(np.uint8) * 15

@@ -1,1 +1,1 @@
-"""Defects of Petastorm, each as a check that runs against Petastorm and petastore, and passes without the defect."""
+"""Checks of known defects of Petastorm, which run with Petastorm or petastore and pass without the defect."""

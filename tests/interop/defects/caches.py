@@ -1,4 +1,4 @@
-"""Checks of disk caches."""
+"""Checks of disk caches: stale columns, transforms and files, and cleanup."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _open(url: str, cache: Path, **asked: Any) -> Any:
 
 
 def other_columns_are_not_taken_from_a_cache(folder: Path) -> None:
-    """Petastorm's cache does not know which columns it has kept."""
+    """Petastorm's cache key does not contain the columns."""
     url = numbers(folder / "data", 10)
     ids_of(_open(url, folder / "cache", schema_fields=["id"]))
     with _open(url, folder / "cache", schema_fields=["double"]) as reader:
@@ -24,7 +24,7 @@ def other_columns_are_not_taken_from_a_cache(folder: Path) -> None:
 
 
 def another_transform_is_not_taken_from_a_cache(folder: Path) -> None:
-    """Petastorm's cache gives one reader what another one's transform made."""
+    """Petastorm's cache key does not contain the transform, so a reader gets the output of another one."""
     url = numbers(folder / "data", 10)
     spec = petastorm("petastorm.transform").TransformSpec
     first = spec(lambda row: {**row, "id": row["id"] + 1000})
@@ -34,14 +34,14 @@ def another_transform_is_not_taken_from_a_cache(folder: Path) -> None:
 
 
 def a_file_that_was_rewritten_is_read_again(folder: Path) -> None:
-    """Petastorm's cache knows a file by its name."""
+    """Petastorm's cache key contains the name of a file, but not its version."""
     ids_of(_open(numbers(folder / "data", 10), folder / "cache"))
     found = ids_of(_open(numbers(folder / "data", 5), folder / "cache"))
     assert found == list(range(5)), f"the file has 5 rows, and {len(found)} came"
 
 
 def a_reader_that_ends_leaves_the_cache_to_others(folder: Path) -> None:
-    """Petastorm's removes the whole directory, under the others."""
+    """Petastorm removes the whole cache directory while other readers use it."""
     url = numbers(folder / "data", 100)
     asked: dict[str, Any] = {"cache_extra_settings": None}
     with _open(url, folder / "cache", **asked) as stays, concurrent.futures.ThreadPoolExecutor(1) as other_thread:

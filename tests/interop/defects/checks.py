@@ -1,6 +1,6 @@
-"""All checks by name. As a program, it runs each check in its own process and prints the result.
+"""All checks by name. Run as a program, it runs each check in its own process and prints the result.
 
-python -m tests.interop.defects.checks          # where Petastorm is installed: what goes wrong there
+python -m tests.interop.defects.checks          # with Petastorm installed: shows its defects
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHECKS: dict[str, Callable[[Path], None]] = {
 
 
 def _outcome(name: str) -> str:
-    """How a check ends: `right`, or the last line of its error."""
+    """Run a check in a new process; return `right`, or the last line of its error."""
     command = [sys.executable, "-m", __spec__.name, name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE_S)
@@ -42,7 +42,7 @@ def _outcome(name: str) -> str:
 
 
 def main() -> None:
-    """Run the check that is named, or all of them, one process each."""
+    """Run the named check in this process, or all checks in one process each."""
     if sys.argv[1:]:
         warnings.simplefilter("ignore")
         with tempfile.TemporaryDirectory() as folder:

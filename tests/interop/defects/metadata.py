@@ -1,4 +1,4 @@
-"""Checks that metadata of a dataset cannot harm a reader."""
+"""Check that opening a dataset does not run code from its metadata."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .data import numbers, petastorm
 
 
 def opening_a_dataset_runs_none_of_its_code(folder: Path) -> None:
-    """Petastorm unpickles `_common_metadata`, and lets it call `eval`."""
+    """Petastorm unpickles `_common_metadata`, which may call `eval`."""
     mark = folder / "was-here"
     url = numbers(folder / "data", 10)
     code = f"open({str(mark)!r}, 'w').close()"
-    # What `pickle` runs as `builtins.eval(code)`.
+    # A pickle that calls `builtins.eval(code)`.
     pickled = b"cbuiltins\neval\n(S" + repr(code).encode() + b"\ntR."
     schema = pa.schema({"id": pa.int64()}, metadata={b"dataset-toolkit.unischema.v1": pickled})
     pq.write_metadata(schema, folder / "data" / "_common_metadata")

@@ -16,14 +16,14 @@ ROWS = 100
 
 
 def each_opening_gives_all_rows(folder: Path) -> None:
-    """Petastorm's default reader gives none in 10 to 40 of 100 openings of a small dataset."""
+    """Petastorm's default reader returns no rows in 10 to 40 of 100 openings of a small dataset."""
     url = numbers(folder, 10)
     found = [len(ids_of(petastorm().make_reader(url))) for _ in range(100)]
     assert found == [10] * 100, f"of 100 openings {100 - found.count(10)} did not give the 10 rows"
 
 
 def each_pass_gives_all_rows(folder: Path) -> None:
-    """After `reset`, Petastorm gives all, none, or each row twice."""
+    """After `reset`, Petastorm returns all rows, none, or each row twice."""
     found = []
     with petastorm().make_reader(numbers(folder, 40)) as reader:
         for _ in range(50):
@@ -33,14 +33,14 @@ def each_pass_gives_all_rows(folder: Path) -> None:
 
 
 def shuffling_with_drop_partitions_loses_and_repeats_nothing(folder: Path) -> None:
-    """Petastorm permutes a row group anew for each of its parts."""
+    """Petastorm permutes a row group again for each of its parts, so rows are lost and repeated."""
     asked = {"shuffle_rows": True, "shuffle_row_drop_partitions": 2, "reader_pool_type": "dummy"}
     found = ids_of(petastorm().make_reader(numbers(folder, ROWS), **asked))
     assert sorted(found) == list(range(ROWS)), f"{len(found)} rows, {len(set(found))} of them different"
 
 
 def each_epoch_has_another_order(folder: Path) -> None:
-    """Petastorm permutes row groups once."""
+    """Petastorm shuffles row groups only once for all epochs."""
     reader = petastorm().make_reader(numbers(folder, ROWS), num_epochs=3, seed=1, reader_pool_type="dummy")
     found = ids_of(reader)
     epochs = {tuple(found[at : at + ROWS]) for at in range(0, 3 * ROWS, ROWS)}
@@ -48,21 +48,21 @@ def each_epoch_has_another_order(folder: Path) -> None:
 
 
 def shuffled_rows_have_another_order_in_each_epoch(folder: Path) -> None:
-    """Petastorm with a seed permutes the rows of a row group in the same way each time."""
+    """Petastorm with a seed shuffles the rows of a row group in the same way in each epoch."""
     asked = {"num_epochs": 3, "seed": 1, "shuffle_rows": True, "reader_pool_type": "dummy"}
     found = ids_of(petastorm().make_reader(numbers(folder, 10), **asked))
     assert len({tuple(found[at : at + 10]) for at in (0, 10, 20)}) == 3, "3 epochs had one order inside a row group"
 
 
 def zero_is_a_seed(folder: Path) -> None:
-    """Petastorm takes 0 for no seed, and Horovod's default is 0."""
+    """Petastorm treats seed 0 as no seed, and 0 is Horovod's default."""
     url = numbers(folder, ROWS)
     asked = {"seed": 0, "shuffle_rows": True, "reader_pool_type": "dummy"}
     assert ids_of(petastorm().make_reader(url, **asked)) == ids_of(petastorm().make_reader(url, **asked))
 
 
 def a_loader_gives_each_row_once_in_each_pass(folder: Path) -> None:
-    """Petastorm's DataLoader keeps the last batch that is not full, and gives it again in the next pass."""
+    """Petastorm's DataLoader keeps a last batch that is not full, and returns it in the next pass."""
     with petastorm().make_reader(numbers(folder, 10), reader_pool_type="dummy") as reader:
         loader = petastorm("petastorm.pytorch").DataLoader(reader, batch_size=4)
         for _ in range(2):
@@ -71,7 +71,7 @@ def a_loader_gives_each_row_once_in_each_pass(folder: Path) -> None:
 
 
 def a_loop_that_was_left_is_begun_again(folder: Path) -> None:
-    """Petastorm's readers can be reset after their last row only."""
+    """Petastorm's readers can be reset only after their last row."""
     with petastorm().make_reader(numbers(folder, 10), reader_pool_type="dummy") as reader:
         loader = petastorm("petastorm.pytorch").DataLoader(reader, batch_size=4)
         next(iter(loader))
@@ -79,7 +79,7 @@ def a_loop_that_was_left_is_begun_again(folder: Path) -> None:
 
 
 def an_empty_row_group_is_no_error(folder: Path) -> None:
-    """Petastorm divides by its number of rows."""
+    """Petastorm divides by the number of rows of the row group."""
     folder.mkdir(exist_ok=True)
     table = pa.table({"id": [1, 2, 3]})
     with pq.ParquetWriter(folder / "data.parquet", table.schema) as writer:
@@ -100,7 +100,7 @@ with make_reader(sys.argv[1], schema_fields=["[a-h]_.*"], reader_pool_type="dumm
 
 
 def each_process_has_the_columns_in_one_order(folder: Path) -> None:
-    """Petastorm's order of fields chosen by expressions depends on hashes of text, which differ from rank to rank."""
+    """In Petastorm, fields selected by regular expressions are ordered by text hashes, which differ between ranks."""
     url = written(folder / "data", {f"{letter}_{number}": [1] for letter in "hgfedcba" for number in range(3)})
     script = folder / "fields.py"
     script.write_text(FIELDS)
@@ -119,7 +119,7 @@ def each_process_has_the_columns_in_one_order(folder: Path) -> None:
 
 
 def all_rows_are_kept_in_memory(folder: Path) -> None:
-    """Petastorm keeps 1,024 rows, unless it is told otherwise, and does not say so."""
+    """Petastorm keeps only 1,024 rows by default, without a warning."""
     loader_type = petastorm("petastorm.pytorch").InMemBatchedDataLoader
     with petastorm().make_batch_reader(numbers(folder, 3000, rows_per_row_group=100), workers_count=1) as reader:
         found = sum(len(batch["id"]) for batch in loader_type(reader, batch_size=100))

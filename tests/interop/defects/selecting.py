@@ -13,7 +13,7 @@ from .data import ids_of, numbers, petastorm, written
 
 
 def _partitioned(folder: Path) -> str:
-    """100 rows in ten row groups, under a key of text with four values and another with two."""
+    """Write 100 rows with two text partition keys, of two and four values, and return the URL."""
     ids = np.arange(100)
     columns = {"id": ids, "quarter": [f"q{number // 25}" for number in ids], "half": [f"h{n // 50}" for n in ids]}
     pq.write_to_dataset(pa.table(columns), str(folder), partition_cols=["half", "quarter"])
@@ -21,7 +21,7 @@ def _partitioned(folder: Path) -> str:
 
 
 def rows_stay_whole_under_a_predicate(folder: Path) -> None:
-    """Petastorm reads the predicate's columns and the others apart, and shuffles each by itself."""
+    """Petastorm reads the columns of the predicate separately, and shuffles them separately."""
     keep = petastorm("petastorm.predicates").in_lambda(["id"], lambda number: number >= 0)
     asked = {"predicate": keep, "shuffle_rows": True, "reader_pool_type": "dummy"}
     with petastorm().make_reader(numbers(folder, 50), **asked) as reader:
@@ -31,7 +31,7 @@ def rows_stay_whole_under_a_predicate(folder: Path) -> None:
 
 
 def integers_stay_integers_under_a_predicate(folder: Path) -> None:
-    """Petastorm's batch reader makes floats of them."""
+    """Petastorm's batch reader converts integers to floats."""
     large = 2**53 + 1
     keep = petastorm("petastorm.predicates").in_lambda(["id"], lambda number: number > 0)
     url = written(folder, {"id": [0, 1, 2], "large": [1, large, large]})
@@ -42,7 +42,7 @@ def integers_stay_integers_under_a_predicate(folder: Path) -> None:
 
 
 def built_in_predicates_work_in_batches(folder: Path) -> None:
-    """In Petastorm's batch reader only functions do."""
+    """Petastorm's batch reader supports only functions as predicates."""
     predicates = petastorm("petastorm.predicates")
     keep = predicates.in_negate(predicates.in_set({3, 4}, "id"))
     with petastorm().make_batch_reader(numbers(folder, 10), predicate=keep, reader_pool_type="dummy") as reader:
@@ -51,21 +51,21 @@ def built_in_predicates_work_in_batches(folder: Path) -> None:
 
 
 def predicates_look_at_any_partition_key(folder: Path) -> None:
-    """Petastorm allows for one key."""
+    """Petastorm supports only one partition key."""
     keep = petastorm("petastorm.predicates").in_lambda(["quarter"], lambda quarter: quarter == "q2")
     asked = {"predicate": keep, "reader_pool_type": "dummy"}
     assert sorted(ids_of(petastorm().make_reader(_partitioned(folder), **asked))) == list(range(50, 75))
 
 
 def filters_are_about_any_column(folder: Path) -> None:
-    """Petastorm ignores those that are not about partition keys."""
+    """Petastorm ignores filters on columns that are not partition keys."""
     asked = {"filters": [("id", "<", 10)], "reader_pool_type": "dummy"}
     found = ids_of(petastorm().make_reader(numbers(folder, 100), **asked))
     assert sorted(found) == list(range(10)), f"{len(found)} rows"
 
 
 def ranks_get_equal_shares_under_a_predicate(folder: Path) -> None:
-    """Petastorm counts the row groups that the predicate leaves out, and one rank may get nothing."""
+    """Petastorm also divides row groups that the predicate excludes, so one rank may get no rows."""
     for part in range(4):
         columns: dict[str, Any] = {"id": list(range(part * 20, part * 20 + 20)), "part": [str(part)] * 20}
         pq.write_to_dataset(pa.table(columns), str(folder), partition_cols=["part"])

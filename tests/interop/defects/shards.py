@@ -1,4 +1,4 @@
-"""Checks of the rows of each rank."""
+"""Checks of the rows of each rank: seeds, equal shares and invalid ranks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def _shard(url: str, shard: int, count: int, **asked: Any) -> list[int]:
 
 
 def a_seed_decides_which_rank_gets_what(folder: Path) -> None:
-    """In Petastorm neither `seed` nor `shard_seed` does."""
+    """In Petastorm, neither `seed` nor `shard_seed` changes the rows of a rank."""
     url = numbers(folder, 100)
     found = {tuple(sorted(_shard(url, 0, 2, seed=seed))) for seed in range(1, 6)}
     assert len(found) > 1, "five seeds gave the first rank the same rows"
 
 
 def ranks_get_equal_shares(folder: Path) -> None:
-    """Petastorm shares row groups out, and here one rank gets twice as many as the other: their steps differ."""
+    """Petastorm divides whole row groups, so one rank gets twice as many rows here, and steps differ."""
     url = numbers(folder, 30)
     shares = [_shard(url, shard, 2) for shard in range(2)]
     assert sorted(shares[0] + shares[1]) == list(range(30))
@@ -35,7 +35,7 @@ def more_ranks_than_row_groups_all_get_rows(folder: Path) -> None:
 
 
 def a_rank_that_cannot_be_is_refused(folder: Path) -> None:
-    """Petastorm gives it no rows, and no word."""
+    """Petastorm returns no rows for an invalid rank, without an error."""
     url = numbers(folder, 30)
     try:
         found = _shard(url, 2, 2)

@@ -1,4 +1,4 @@
-"""Checks of the values that are read."""
+"""Checks of values: nulls, dtypes, ragged lists, column names and validation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .data import petastorm, written
 
 
 def _columns(url: str, **asked: Any) -> dict[str, Any]:
-    """The columns of a dataset of one row group, by the batch reader."""
+    """Return the columns of a dataset with one row group, from the batch reader."""
     with petastorm().make_batch_reader(url, reader_pool_type="dummy", **asked) as reader:
         return dict(next(iter(reader))._asdict())
 
@@ -30,13 +30,13 @@ def _missing(column: Any) -> list[bool]:
 
 
 def missing_text_stays_missing(folder: Path) -> None:
-    """In Petastorm's batches it is the word 'None'."""
+    """Petastorm's batches contain the text 'None' instead."""
     column = _columns(written(folder, {"word": ["one", None, "two"]}))["word"]
     assert _missing(column) == [False, True, False], f"the column is {column!r}"
 
 
 def integers_with_missing_ones_stay_integers(folder: Path) -> None:
-    """In Petastorm's batches they are floats, and the missing one is NaN."""
+    """Petastorm's batches contain floats, with NaN for null."""
     large = 2**53 + 1
     column = _columns(written(folder, {"count": [large, None, 7]}))["count"]
     assert column.dtype.kind == "i", f"the column is {column!r}"
@@ -45,7 +45,7 @@ def integers_with_missing_ones_stay_integers(folder: Path) -> None:
 
 
 def missing_times_are_none(folder: Path) -> None:
-    """Petastorm's reader of rows fails on them."""
+    """Petastorm's row reader fails for null times."""
     times = pa.array([dt.datetime(2026, 1, 1), None], pa.timestamp("us"))  # noqa: DTZ001 - without a zone on purpose
     rows = _rows(written(folder, {"at": times}))
     assert rows[0].at == np.datetime64("2026-01-01")
@@ -68,7 +68,7 @@ UNUSUAL = {
 
 
 def columns_of_all_these_types_are_there(folder: Path) -> None:
-    """Petastorm leaves these out, with a warning."""
+    """Petastorm omits columns of these types, with a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         columns = _columns(written(folder, {"id": [1, 2], **UNUSUAL}))
@@ -80,13 +80,13 @@ def columns_of_all_these_types_are_there(folder: Path) -> None:
 
 
 def lists_of_different_lengths_are_arrays_of_different_lengths(folder: Path) -> None:
-    """Petastorm's batch reader fails on them."""
+    """Petastorm's batch reader fails for ragged lists."""
     columns = _columns(written(folder, {"tags": [[1, 2, 3], [4], [5, 6]]}))
     assert [np.asarray(tags).tolist() for tags in columns["tags"]] == [[1, 2, 3], [4], [5, 6]]
 
 
 def columns_may_have_any_name(folder: Path) -> None:
-    """Petastorm fails on names that are no identifiers."""
+    """Petastorm fails for names that are not identifiers."""
     (row,) = _rows(written(folder, {"a-b": [1], "class": [2], "id": [3]}))
     assert row.id == 3
     assert [int(value) for value in row] == [1, 2, 3]
@@ -101,7 +101,7 @@ def _refuses_to_encode(field: Any, value: Any) -> bool:
 
 
 def an_empty_array_is_not_one_of_any_shape(folder: Path) -> None:
-    """In Petastorm a dimension of 0 goes with every size."""
+    """In Petastorm, a dimension of 0 matches every declared size."""
     field_type = petastorm("petastorm.unischema").UnischemaField
     field = field_type("xy", np.float32, (2, 3), petastorm("petastorm.codecs").NdarrayCodec(), False)
     assert _refuses_to_encode(field, np.zeros((2, 4), np.float32))
@@ -109,7 +109,7 @@ def an_empty_array_is_not_one_of_any_shape(folder: Path) -> None:
 
 
 def scalars_are_not_cut_off(folder: Path) -> None:
-    """Petastorm writes 3.7 as 3 where an integer is declared."""
+    """Petastorm stores 3.7 as 3 in an integer field."""
     from pyspark.sql.types import IntegerType
 
     codec = petastorm("petastorm.codecs").ScalarCodec(IntegerType())

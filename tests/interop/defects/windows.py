@@ -11,12 +11,12 @@ ROWS = 20
 
 
 def _pairs() -> Any:
-    """Windows of each row and its successor."""
+    """Return an NGram of each row and its successor."""
     return petastorm("petastorm.ngram").NGram({0: ["id"], 1: ["id", "double"]}, 1, "id")
 
 
 def _starts(folder: Path, **asked: Any) -> list[int]:
-    """The first ids of all pairs of rows in two row groups; each pair is looked at."""
+    """Return the first ids of all windows over two row groups, after checking each window."""
     url = numbers(folder, ROWS)
     found = []
     with petastorm().make_reader(url, schema_fields=_pairs(), reader_pool_type="dummy", **asked) as reader:
@@ -27,20 +27,20 @@ def _starts(folder: Path, **asked: Any) -> list[int]:
 
 
 def windows_lie_across_row_groups(folder: Path) -> None:
-    """Petastorm makes windows of the rows of one row group alone."""
+    """Petastorm makes windows only within a row group."""
     found = _starts(folder, shuffle_row_groups=False)
     assert found == list(range(ROWS - 1)), f"{len(found)} of {ROWS - 1} windows"
 
 
 def windows_are_shuffled(folder: Path) -> None:
-    """Petastorm shuffles the rows before it looks for windows in them, and finds them not sorted."""
+    """Petastorm shuffles rows before it makes windows, and then finds the rows unsorted."""
     found = _starts(folder, shuffle_rows=True, seed=1)
     assert sorted(found) == list(range(ROWS - 1)), f"{len(found)} of {ROWS - 1} windows"
     assert found != sorted(found)
 
 
 def windows_come_in_batches(folder: Path) -> None:
-    """Petastorm's batch reader has none."""
+    """Petastorm's batch reader does not support windows."""
     url = numbers(folder, ROWS)
     with petastorm().make_batch_reader(url, schema_fields=_pairs(), reader_pool_type="dummy") as reader:
         found = sum(len(batch.double) for batch in reader)

@@ -1,4 +1,4 @@
-"""Checks of worker processes."""
+"""Checks of worker processes: killed workers, and options with the process pool."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .data import numbers, petastorm
 
 
 def kill_this_worker(row: dict[str, Any]) -> dict[str, Any]:
-    """A transform that ends its process, as the kernel does where memory is short."""
+    """Transform that kills its process, like the kernel does when memory runs out."""
     os.kill(os.getpid(), signal.SIGKILL)
     return row
 
 
 def a_worker_that_is_killed_is_an_error(folder: Path) -> None:
-    """Petastorm waits for it for ever."""
+    """Petastorm waits forever for the killed worker."""
     spec = petastorm("petastorm.transform").TransformSpec(kill_this_worker)
     asked = {"reader_pool_type": "process", "workers_count": 1, "transform_spec": spec}
     try:
@@ -29,7 +29,7 @@ def a_worker_that_is_killed_is_an_error(folder: Path) -> None:
 
 
 def batches_are_made_in_processes_however_they_are_asked_for(folder: Path) -> None:
-    """In Petastorm `convert_early_to_numpy` fails with the process pool."""
+    """In Petastorm, `convert_early_to_numpy` fails with the process pool."""
     asked = {"reader_pool_type": "process", "workers_count": 1, "convert_early_to_numpy": True}
     with petastorm().make_batch_reader(numbers(folder, 30), **asked) as reader:
         assert sum(len(batch.id) for batch in reader) == 30

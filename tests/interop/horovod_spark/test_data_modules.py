@@ -1,4 +1,4 @@
-"""The data modules of Horovod's estimators, called as these call them; `neighbours/horovod` runs the estimators."""
+"""Tests of data modules for Horovod's Spark estimators; `neighbours/horovod` runs them in real estimators."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def url(tmp_path: Any) -> str:
 
 
 def told(url: str, rank: int = 0, **other: Any) -> dict[str, Any]:
-    """What `horovod.spark.torch` 0.28.1 passes on, by name."""
+    """Return the keyword arguments that `horovod.spark.torch` 0.28.1 passes."""
     return {
         "label_cols": ["label"], "continuous_cols": None, "categorical_cols": None, "random_seed": None,
         "train_dir": url, "val_dir": url, "num_train_epochs": 3, "has_val": True, "train_batch_size": 4,
@@ -70,7 +70,7 @@ def test_data_module_epoch_has_disjoint_rows_and_full_batches(url: str, in_memor
 @pytest.mark.parametrize("in_memory", [False, True])
 @pytest.mark.parametrize("batch_size", [2, 3, 11, 12, 23])
 def test_data_module_reads_each_validation_row_once(url: str, batch_size: int, in_memory: bool) -> None:
-    """In as many steps as Horovod takes, also where one row is left over for two ranks, as with 11."""
+    """The number of steps is Horovod's, also if one row remains for two ranks, as with batch size 11."""
     steps = -(-ROWS // batch_size // 2)
     asked = {"val_batch_size": batch_size, "steps_per_epoch_val": steps, "inmemory_cache_all": in_memory}
     epochs: list[list[int]] = [[], []]
@@ -155,7 +155,7 @@ def test_data_module_validation_requires_a_path(url: str) -> None:
 @pytest.mark.tf
 @pytest.mark.slow
 class TestKeras:
-    """With a function that makes the dataset as the estimator's does."""
+    """Tests with a dataset function like that of Horovod's Keras estimator."""
 
     @staticmethod
     def make_dataset(reader: Any, batch_size: int, is_batch_reader: bool, shuffle: bool, cache: bool) -> Any:

@@ -1,6 +1,6 @@
 """Import hook: `petastorm` imports petastore, but `petastorm.tests` the copied tests; also in child processes.
 
-The folder of the copies is on Python's path, and its `petastorm/__init__.py` calls `give`.
+The folder of the copies is on `sys.path`, and its `petastorm/__init__.py` calls `give`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from petastore.interop import petastorm as switch
 __all__ = ["OF_THE_SOURCE", "give"]
 
 OF_THE_SOURCE: Final = ("petastorm.tests", "petastorm.test_util", "petastorm.hdfs.tests")
-"""Packages that are Petastorm's own; all others are petastore's."""
+"""Packages that are copied from Petastorm; all others are petastore's."""
 
 
 class _TheirPackages:
-    """Finds the packages that were copied, also where petastore's table has an entry for one of their modules."""
+    """Finder of the copied packages, which precedes petastore's finder of legacy names."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -35,14 +35,14 @@ class _TheirPackages:
             return importlib.machinery.PathFinder.find_spec(fullname, [str(parent)], target)
         if fullname.startswith("petastorm.test_util."):
             return importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        # pytest imports test modules itself, because it rewrites their asserts.
+        # pytest imports test modules itself, because it rewrites their assert statements.
         return None
 
 
 def give(folder: Path) -> None:
-    """Turn the switch on and put the copies in a folder beside it; called while `import petastorm` runs."""
+    """Install petastore's import hook and the finder of the copied packages, while `import petastorm` runs."""
     del sys.modules["petastorm"]
     switch.install()
     sys.meta_path.insert(0, _TheirPackages(folder))
-    # `import petastorm` returns the module that is in `sys.modules` at the end.
+    # `import petastorm` returns the module that `sys.modules` contains at the end.
     importlib.import_module("petastorm")

@@ -28,10 +28,10 @@ give(Path(__file__).parent.parent)
 
 
 def release_of(source: Path) -> str:
-    """The release that a checkout of Petastorm's says it is.
+    """Return the release of a checkout of Petastorm.
 
     Raises:
-        InvalidArgumentError: The folder is no checkout of Petastorm's.
+        InvalidArgumentError: The folder is not a checkout of Petastorm.
     """
     told = source / "petastorm" / "__init__.py"
     found = re.search(r"__version__ = '([^']+)'", told.read_text(encoding="utf-8")) if told.is_file() else None
@@ -44,9 +44,9 @@ def release_of(source: Path) -> str:
 
 
 def test_modules_of(source: Path) -> list[str]:
-    """The test modules of a checkout, by their paths below `petastorm/`: `tests/test_unischema.py`.
+    """Return the test modules of a checkout, by their paths below `petastorm/`, such as `tests/test_unischema.py`.
 
-    Some files have such a name and no tests: others import them.
+    Files with such a name but without tests, which others import, are omitted.
     """
     root = source / "petastorm"
     named = [path for path in root.rglob("test_*.py") if path.parent.name == "tests"]
@@ -58,21 +58,21 @@ test_modules_of.__test__ = False  # type: ignore[attr-defined]  # pytest, which 
 
 
 def copied(source: Path, folder: Path, substitutions: Sequence[Substitution]) -> None:
-    """Copy the tests and what they import, as they run here.
+    """Copy the tests and the packages that they import, with substitutions.
 
     Args:
-        source: A checkout of Petastorm's.
-        folder: Where a folder `petastorm` is made.
-        substitutions: What is changed.
+        source: A checkout of Petastorm.
+        folder: The folder in which `petastorm` is created.
+        substitutions: Text replacements in the copies.
 
     Raises:
-        InvalidArgumentError: A substitution found nothing to do.
+        InvalidArgumentError: The text of a substitution does not occur.
     """
     for package in OF_THE_SOURCE:
         inside = package.replace(".", "/")
         if (source / inside).is_dir():
             shutil.copytree(source / inside, folder / inside)
-            # Each folder above is a package for pytest, which makes a module's name of them.
+            # pytest derives a module's name from its parent folders, which therefore must be packages.
             (folder / inside).parent.joinpath("__init__.py").touch()
     (folder / "petastorm" / "__init__.py").write_text(_HOOK, encoding="utf-8")
     unused = list(substitutions)
@@ -89,7 +89,7 @@ def copied(source: Path, folder: Path, substitutions: Sequence[Substitution]) ->
 
 
 def _with_inner_names(text: str) -> str:
-    """A file's text in which names that are not here are stand-ins; lines keep their numbers."""
+    """Replace imports of names that petastore does not have by placeholders; line numbers stay the same."""
     lines = text.splitlines()
     for node in ast.parse(text).body:
         if not (isinstance(node, ast.ImportFrom) and node.module and _is_petastores(node.module)):
@@ -107,5 +107,5 @@ def _with_inner_names(text: str) -> str:
 
 
 def _is_petastores(module: str) -> bool:
-    """Whether a module is petastore's under the switch: of Petastorm's, but not of its tests."""
+    """Return whether petastore provides a module of Petastorm: all except the copied packages."""
     return module.split(".")[0] == "petastorm" and not module.startswith(OF_THE_SOURCE)

@@ -12,7 +12,7 @@ from petastore.errors import InvalidArgumentError
 __all__ = ["PAGE", "Differences", "read"]
 
 PAGE: Final = Path("tests", "interop", "petastorm_suite", "differences.md")
-"""From the root of the repository."""
+"""Path from the root of the repository."""
 
 _KINDS: Final = {
     "Modules of inner parts": "module",
@@ -25,26 +25,26 @@ _ROW: Final = re.compile(r"^\| (`[^|]+`) \| (.+?) \|$")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Differences:
-    """What is expected to differ."""
+    """Expected failures of Petastorm's tests."""
 
     modules: dict[str, str]
-    """Modules that are not run, by their paths below `petastorm/`, and why."""
+    """Reasons by module, for modules that are not run; modules are paths below `petastorm/`."""
 
     tests: dict[tuple[str, str], str]
-    """Module and test, or one of its instances → `inner`, `on purpose` or `by chance`."""
+    """Kind of each test or parametrized case, by module and test: `inner`, `on purpose` or `by chance`."""
 
     def kind_of(self, module: str, test: str) -> str | None:
-        """What an entry for a test, or for all instances of it, says; None where there is none."""
+        """Return the kind of a listed test or parametrized case, or None if it is not listed."""
         return self.tests.get((module, test)) or self.tests.get((module, test.partition("[")[0]))
 
 
 def read(page: str) -> Differences:
-    r"""The differences that a page lists.
+    r"""Return the differences that a page lists.
 
-    A row of its tables has one or more tests, each between backticks, and a reason. The module stands before the first.
+    A row of its tables has one or more tests, each in backticks, and a reason. The first test has the module's name.
 
     Raises:
-        InvalidArgumentError: A test stands there twice.
+        InvalidArgumentError: A test is listed twice.
 
     Example:
         >>> read("## Tests of inner parts\n| `test_reader::test_one`, `::test_two` | queues |").tests

@@ -11,11 +11,11 @@ __all__ = ["InnerName", "is_here"]
 
 
 def is_here(module: str, name: str) -> bool:
-    """Whether petastore has something under a name that a module of Petastorm's has, or such a module.
+    """Return whether petastore has a replacement for a name of a Petastorm module, or for a submodule.
 
     Args:
-        module: `petastorm`, or `petastorm.` and a name of the table's.
-        name: What is imported from there.
+        module: `petastorm`, or a submodule such as `petastorm.unischema`.
+        name: The name that is imported from it.
     """
     inside = module.partition(".")[2]
     if isinstance(NAMES.get(inside, {}).get(name), str):
@@ -24,9 +24,9 @@ def is_here(module: str, name: str) -> bool:
 
 
 class InnerName:
-    """Bound where a test imports a name that is not here; whatever is done with it fails, and says so.
+    """Placeholder for a name that petastore does not have; calls and attributes raise LegacyNameError.
 
-    Classes may be derived from it, because modules do so while they are imported; they inherit nothing.
+    Modules derive classes from such names during import, so this is allowed; the classes inherit nothing.
     """
 
     def __init__(self, module: str, name: str) -> None:

@@ -17,36 +17,36 @@ _FAILING: Final = ("inner", "on purpose")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Judged:
-    """The tests of one module."""
+    """Results of one module, compared with the listed failures."""
 
     passed: int
     skipped: int
     inner: tuple[Outcome, ...]
-    """Failed, as tests of inner parts do that are listed."""
+    """Failed tests that are listed as tests of Petastorm's internals."""
 
     on_purpose: tuple[Outcome, ...]
-    """Failed, as is listed, because petastore is different on purpose; some of them only now and then."""
+    """Failed tests that are listed as different on purpose, or as flaky."""
 
     unlisted: tuple[Outcome, ...]
-    """Failed, and nothing says why."""
+    """Failed tests that are not listed."""
 
     outdated: tuple[str, ...]
-    """What is listed and passes, or is not there."""
+    """Listed tests that pass or do not exist."""
 
     @property
     def is_as_listed(self) -> bool:
-        """Whether the list says how all of them ended."""
+        """Whether all results are as listed."""
         return not (self.unlisted or self.outdated)
 
 
 def judged(module: str, outcomes: Sequence[Outcome], listed: Differences, *, all_ran: bool = True) -> Judged:
-    """Compare a module with the list.
+    """Compare the results of a module with the listed failures.
 
     Args:
-        module: Its name, without folder and `.py`.
-        outcomes: Of its tests.
-        listed: What is expected to fail.
-        all_ran: False where only some of its tests were run: listed ones may be missing.
+        module: Its name without folder and `.py`.
+        outcomes: Results of its tests.
+        listed: The expected failures.
+        all_ran: False if only some of its tests were run, so that listed tests may be missing.
     """
     failed = {one: listed.kind_of(module, one.test) for one in outcomes if one.ended == "failed"}
     passed = [one for one in outcomes if one.ended == "passed"]

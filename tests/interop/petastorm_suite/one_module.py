@@ -15,7 +15,7 @@ from typing import Final
 __all__ = ["Outcome", "Ran", "environment_for", "run"]
 
 PATIENCE_S: Final = 900
-"""After this long a module is ended, and counts as one that failed."""
+"""Timeout of a module in seconds, after which it counts as failed."""
 
 _TEST_PATIENCE_S: Final = 180
 _REPOSITORY: Final = Path(__file__).resolve().parents[3]
@@ -23,37 +23,37 @@ _REPOSITORY: Final = Path(__file__).resolve().parents[3]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one test ended."""
+    """Result of one test."""
 
     test: str
-    """Its name below the module: `test_fields`, `test_read[reader_factory0]`, `ReaderMockTest.test_simple_read`."""
+    """Its name in the module: `test_fields`, `test_read[reader_factory0]`, `ReaderMockTest.test_simple_read`."""
 
     ended: str
-    """`passed`, `failed` or `skipped`; what fails while it is set up has failed."""
+    """`passed`, `failed` or `skipped`; errors during setup count as failed."""
 
     said: str
-    """The first line of its error, or why it was skipped; else empty."""
+    """The first line of its error, or the reason for skipping; else empty."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ran:
-    """How a module ended."""
+    """Results of one module."""
 
     outcomes: tuple[Outcome, ...]
-    """Of each test; none where pytest did not get to an end."""
+    """Results of its tests; empty if pytest did not finish."""
 
     seconds: float
-    """From start to end."""
+    """Duration of the run."""
 
     trouble: str
-    """Why there are no outcomes, with the last that pytest printed; empty where all is well."""
+    """Reason for missing results, with the last output of pytest; otherwise empty."""
 
     printed: str
-    """All that pytest printed."""
+    """All output of pytest."""
 
 
 def environment_for(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment in which the copies in a folder are run, and the processes that they start."""
+    """Return the environment variables for running the copied tests, and their child processes."""
     scratch = folder / "scratch"
     scratch.mkdir(exist_ok=True)
     return {
@@ -71,15 +71,15 @@ def run(module: str, folder: Path, environment: Mapping[str, str], *, only: str 
     """Run one of the copied modules.
 
     Args:
-        module: Its path below `petastorm/`.
-        folder: Where the copies are.
-        environment: What `environment_for` gave.
-        only: An expression that chooses tests, as pytest's `-k`; empty are all.
+        module: Path of the module below `petastorm/`.
+        folder: Folder of the copies.
+        environment: Result of `environment_for`.
+        only: Expression that selects tests, as for pytest's `-k`; empty selects all.
     """
     stem = Path(module).stem
     report = folder / f"{stem}.xml"
     command = [sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=short", f"--rootdir={folder}", "-c", os.devnull]
-    # Petastorm's conftest reuses the data that Spark wrote for one module in later modules, as in Petastorm's own runs.
+    # Petastorm's conftest lets later modules reuse the data that Spark wrote, as in Petastorm's own test runs.
     command += ["--cache-synthetic-dataset", f"--override-ini=cache_dir={folder / 'kept'}"]
     command += [f"--basetemp={folder / 'of' / stem}"]
     command += [f"--timeout={_TEST_PATIENCE_S}", "--timeout-method=signal", f"--junitxml={report}"]
@@ -102,10 +102,10 @@ def run(module: str, folder: Path, environment: Mapping[str, str], *, only: str 
 
 
 def _outcomes_in(report: Path, module: Path) -> tuple[Outcome, ...]:
-    """What pytest's report says of each test; a test that failed and whose clean-up failed, too, is one."""
+    """Return the results in pytest's report; a test that fails and whose teardown fails, too, counts once."""
     prefix = ".".join(("petastorm", *module.with_suffix("").parts))
     found: dict[str, Outcome] = {}
-    # The report was written by pytest on the line above.
+    # pytest wrote the report, so it is trusted input.
     for case in ET.parse(report).iter("testcase"):  # noqa: S314
         inside = case.get("classname", "").removeprefix(prefix).strip(".")
         outcome = _outcome_of(case, f"{inside}.{case.get('name')}".lstrip("."))

@@ -27,7 +27,7 @@ _REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the modules that are asked for, or all; 1 where something is not as it is listed."""
+    """Run the selected modules, or all; return 1 if a result differs from the listed failures."""
     parser = _parser()
     asked = parser.parse_args(arguments)
     try:
@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _chosen(modules: list[str], listed: Differences, only: list[str] | None) -> list[str]:
-    """The modules to run."""
+    """Return the modules to run."""
     gone = sorted(set(listed.modules) - set(modules))
     if gone:
         raise InvalidArgumentError(
@@ -79,7 +79,7 @@ def _name(module: str) -> str:
 
 
 def _as_listed(module: str, folder: Path, listed: Differences, asked: argparse.Namespace) -> Judged | None:
-    """Run one module and print how it went; None where it came to no end."""
+    """Run one module and print its results; return None if it did not finish."""
     ran = run(module, folder, environment_for(folder, os.environ), only=asked.tests)
     if asked.verbose:
         print(ran.printed)

@@ -1,6 +1,6 @@
 """Text replacements in Petastorm's tests, for features that current NumPy, pandas, pyarrow, Python and pytest lack.
 
-Each entry is used: a run fails where its text is no longer found.
+Each entry must be used: a run fails if its text does not occur.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ __all__ = ["SUBSTITUTIONS", "Substitution"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Substitution:
-    """A text in Petastorm's tests, and what stands there instead."""
+    """Text to replace in Petastorm's tests."""
 
     before: str
-    """A regular expression."""
+    """Regular expression of the text."""
 
     after: str
-    """As `re.sub` takes it."""
+    """Replacement, as for `re.sub`."""
 
     because: str
-    """What is no longer there."""
+    """Reason for the replacement."""
 
     files: tuple[str, ...] = ()
-    """Names without `.py` of the files in which it is done; none are all."""
+    """Names of the files to change, without `.py`; empty for all files."""
 
 
 SUBSTITUTIONS: Final = (
@@ -112,4 +112,4 @@ SUBSTITUTIONS: Final = (
         "torchvision is not installed here, and calling one function is all that it does there",
     ),
 )
-"""In the order in which they are done."""
+"""Applied in this order."""

@@ -1,4 +1,4 @@
-"""Batches of an epoch and each rank's share of them, whatever the tail, from any position on."""
+"""Tests of the global batches of an epoch and each rank's share, for every last_batch policy and start position."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from petastore.plan.order.visits import LaneRuns, lane_of_visit
 
 @st.composite
 def epochs(draw: Any) -> EpochBatches:
-    """Epochs of few rows, of any tail, begun anywhere."""
+    """Draw epochs of few rows, with any last_batch policy and start position."""
     num_rows, ranks, last_batch = (
         draw(st.integers(0, 120)),
         draw(st.sampled_from([1, 2, 3, 4, 6])),
@@ -30,7 +30,7 @@ def epochs(draw: Any) -> EpochBatches:
 
 
 def shares_of(batches: EpochBatches) -> list[list[list[int]]]:
-    """Of each step, of each rank: its positions that are no repeats."""
+    """Return for each step and rank its positions, without repeats."""
     steps: list[list[list[int]]] = [[] for _ in range(batches.steps)]
     for rank in range(batches.ranks):
         share = batches.share(Shard(rank, batches.ranks), 0, batches.steps)

@@ -1,4 +1,4 @@
-"""The next uses that a plan tells caches are those in which its spans fetch row groups."""
+"""Tests of the next uses that a plan announces to caches: they equal the row groups that its spans fetch."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_next_use_of_a_row_group_is_before_the_end_of_its_span(plan: Plan) -> No
 @given(plans(epochs=1), plans(epochs=1), st.sampled_from(["first_exhausted", "all_exhausted", "cycle"]))
 @settings(max_examples=examples(40))
 def test_next_uses_of_a_mixture_name_row_groups_of_all_sources(one: Plan, other: Plan, stop: str) -> None:
-    sources = [plan.for_shard(Shard()) for plan in (one, other)]  # ranks share what is left at the end
+    sources = [plan.for_shard(Shard()) for plan in (one, other)]  # without ranks, because ranks share the last rows
     assume(all(plan.num_rows for plan in sources))
     mixture = Mixture(sources, [2, 1], stop=stop, epochs=None if stop == "cycle" else 1)  # type: ignore[arg-type]
     uses = mixture.next_uses(0, 0)

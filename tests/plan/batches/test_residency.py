@@ -1,4 +1,4 @@
-"""What is at hand at a time is what a plain look at each position finds."""
+"""Tests of memory estimates: row groups in memory at each position, compared with a simple reference implementation."""
 
 from __future__ import annotations
 

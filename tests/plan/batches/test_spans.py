@@ -1,4 +1,4 @@
-"""What a span announces of a row group when it is fetched: the rows that will be wanted, in read order."""
+"""Tests of spans: the row groups that they fetch, and the announced read order of their selected rows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_spans_fetch_row_groups_with_each_row_once_in_their_read_order(
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=20), st.integers(0, 99), st.booleans())
 def test_rows_of_a_row_group_are_taken_in_its_announced_read_order(rows: list[int], seed: int, shuffle: bool) -> None:
-    """One rank on its own takes the rows of a row group that is in one lane just in the announced order."""
+    """With one rank and one lane, the rows of a row group are read exactly in the announced order."""
     order = Order(seed=seed, shuffle_row_groups=True, shuffle_rows=shuffle, lanes=1, block_rows=40)
     plan = Plan(Inventory.of_rows(rows), ReadRequest(("id",), order))
     announced: dict[int, list[int]] = {}
@@ -138,7 +138,7 @@ def test_runs_of_dataloader_workers_follow_the_read_order_of_row_groups(workers:
 
 @pytest.mark.parametrize(("lanes", "most"), [(1, 13), (48, 18)])
 def test_epoch_order_takes_little_memory_and_is_freed_after_the_epoch(lanes: int, most: int) -> None:
-    """20 MB of a million row groups."""
+    """For a million row groups the order takes 20 MB."""
     groups = 100_000
     order = Order(seed=1, shuffle_row_groups=True, shuffle_rows=lanes > 1, lanes=lanes, block_rows=100)
     plan = Plan(Inventory.of_rows([100] * groups), ReadRequest(("id",), order, epochs=2))
@@ -149,7 +149,7 @@ def test_epoch_order_takes_little_memory_and_is_freed_after_the_epoch(lanes: int
         collections.deque(itertools.islice(spans, 30), maxlen=0)
         return spans
 
-    read_into_the_second_epoch()  # fills what all plans of a process share
+    read_into_the_second_epoch()  # fills the caches that all plans of a process share
     tracemalloc.start()
     try:
         spans = read_into_the_second_epoch()

@@ -1,4 +1,4 @@
-"""Batches that are each of one source: every source's own, in its order, merged by turns that are in proportion."""
+"""Tests of mixtures with batching="per_source": the order of each source is kept, and batches follow the weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WHOLE = Shard(0, 1)
 def epoch_of(
     rows: list[int], weights: list[int], *, last_batch: LastBatch = LastBatch.EVEN, starts: list[int] | None = None
 ) -> SourceBatches:
-    """An epoch over sources of so many rows, in batches of four."""
+    """Return an epoch over sources with these numbers of rows, in batches of four."""
     parts = [
         EpochBatches(count, 4, 1, 1, last_batch, begin)
         for count, begin in zip(rows, starts or [0] * len(rows), strict=True)
@@ -30,7 +30,7 @@ def epoch_of(
 
 
 def rows_of(rows: list[int], batches: Batches) -> list[list[int]]:
-    """Of each batch its rows: they are numbered from 1,000 in the second source, from 2,000 in the third."""
+    """Return the rows of each batch; rows of the second source begin at 1,000, of the third at 2,000."""
     counts = [np.array([count]) for count in rows]
     sources = [
         Source(each, int(each[0]), FILE_ORDER, None, range(1), int(each[0]), first) for first, each in enumerate(counts)
@@ -75,7 +75,7 @@ def test_batching_per_source_does_not_depend_on_steps_computed_at_once(rows: lis
 
 
 def tail_of(batches: Batches) -> list[list[int]]:
-    """Rows of each source that are consumed after each batch."""
+    """Return the number of rows of each source that are consumed after each batch."""
     assert batches.taken is not None
     assert batches.taken.sum(axis=1).tolist() == batches.consumed.tolist()
     assert [one.tolist() for one in batches.given(batches.consumed)] == batches.taken.tolist()
@@ -87,7 +87,7 @@ def test_batching_per_source_keeps_the_weights_at_every_step() -> None:
     epoch = epoch_of([4000, 8000, 1000], [4, 8, 1])
     after = np.array(tail_of(epoch.take(epoch.steps)))
     wanted = after.sum(axis=1)[:, None] * np.array([4, 8, 1]) / 13
-    assert np.abs(after - wanted).max() <= 2 * 4  # a batch has four rows, and its turn is drawn within its stretch
+    assert np.abs(after - wanted).max() <= 2 * 4  # a batch has four rows, and its position within a stretch is random
 
 
 def test_batching_per_source_resumes_with_the_same_batches() -> None:

@@ -1,4 +1,4 @@
-"""Weights become small whole numbers by one rule, and the line keeps to them: in every period, and on every lane."""
+"""Tests of mixture weights: reduced to small integers, and exact in every period and on every lane."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_mixture_weights_are_rounded_within_a_bound(weights: list[float]) -> Non
     assert period <= LONGEST_PERIOD
     assert min(found) >= 1
     for weight, count in zip(weights, found, strict=True):
-        # one position for rounding, and one more for each source that was given one that it had no claim to
+        # one position for rounding, and one for each source that was rounded up to one
         assert abs(Fraction(count, period) - Fraction(weight) / total) <= Fraction(1 + len(weights), LONGEST_PERIOD)
 
 

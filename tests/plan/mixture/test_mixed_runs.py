@@ -1,4 +1,4 @@
-"""Runs of the lanes of sources are what looking up each position of the line finds."""
+"""Tests of rows of mixtures looked up by runs of lanes: equal to looking up each position."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ shapes = st.lists(st.tuples(st.integers(1, 7), st.sampled_from(LANES)), min_size
 
 
 def with_ranks(shape: list[tuple[int, int]]) -> st.SearchStrategy[tuple[list[tuple[int, int]], int]]:
-    """Weights and lanes of sources, and a number of ranks that divides the lanes of each."""
+    """Draw a number of ranks that divides the lanes of each source, and return it with the weights and lanes."""
     fitting = [count for count in (1, 2, 3) if not any(lanes % count for _, lanes in shape)]
     return st.tuples(st.just(shape), st.sampled_from(fitting))
 
@@ -31,7 +31,7 @@ batches = st.lists(st.integers(1, 900), min_size=1, max_size=4)
 def test_mixture_rows_looked_up_by_runs_equal_those_looked_up_one_by_one(
     drawn: tuple[list[tuple[int, int]], int], first: int, sizes: list[int], rank: int
 ) -> None:
-    """Of each row of some batches: its source, which of its lanes it is on, and the turns of that lane before."""
+    """Each row's source, lane and number of earlier turns of that lane are compared."""
     shape, ranks = drawn
     weights, lanes = [weight for weight, _ in shape], [count for _, count in shape]
     line = mixed_line(tuple(weights), 12, 3)

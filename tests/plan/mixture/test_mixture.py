@@ -1,4 +1,4 @@
-"""The laws of mixtures, what is refused, and lines that are pinned by hand."""
+"""Tests of `Mixture`: laws of mixtures, invalid mixtures, and orders that must not change between versions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def shared(
     *,
     is_row_of_each_source_needed: bool = False,
 ) -> tuple[Mixture, int]:
-    """Mixtures, and a number of ranks among which each batch can be shared."""
+    """Draw mixtures, and a number of ranks that is small enough for each batch."""
     mixture = draw(mixtures)
     is_limited = is_row_of_each_source_needed or mixture.batching == "per_source"
     most = min(mixture.rows_per_source) if is_limited else max(ranks)
@@ -79,7 +79,7 @@ def test_mixture_ranks_have_equal_steps_and_shares(drawn: tuple[Mixture, int], b
 def test_mixture_global_batches_do_not_depend_on_ranks(mixture: Mixture, global_batch: int) -> None:
     even = mixture.request.last_batch is LastBatch.EVEN
     rows = mixture.rows_per_source if mixture.batching == "per_source" else [mixture.num_rows]
-    # Fewer rows than ranks join the batch before, which is a matter of how many ranks there are.
+    # The last batch also has remaining rows that are fewer than the ranks, so it depends on the number of ranks.
     left = [count % global_batch or global_batch for count in rows]
     ranks = [count for count in (1, 2, 3, 4, 6, 8, 12) if not even or count <= min(left)]
     laws.check_same_batches_for_any_ranks(mixture, global_batch=global_batch, ranks=ranks)
@@ -101,7 +101,7 @@ def test_mixture_resumes_after_any_step(drawn: tuple[Mixture, int], batch_size: 
 def test_mixture_ranks_and_batch_size_may_change_at_any_step(
     mixture: Mixture, log: list[tuple[int, int, int]], last_ranks: int
 ) -> None:
-    """A log of (ranks, batch size, steps), and then the rest of two epochs by other ranks."""
+    """The log has ranks, batch size and steps of each part; other ranks read the rest of two epochs."""
     cursor, seen = Cursor(), []
     for ranks, batch_size, most in [*log, (last_ranks, 3, None)]:
         plan, cursor = resume(mixture, json.loads(json.dumps(dump_state(mixture, cursor))))
@@ -190,7 +190,7 @@ def test_mixture_reads_row_groups_about_once_per_epoch() -> None:
     for ranks in (1, 2, 4, 8, 16):
         plans = [mixture.for_shard(Shard(rank, ranks)) for rank in range(ranks)]
         reads = sum(len(span.fetch) for plan in plans for span in plan.spans(32, rows_per_span=4096))
-        # the exhausted source whole, and of the others the part that an epoch takes, with the blocks at its end
+        # row groups of the exhausted source, and those that an epoch reads of the other sources
         touched = {group for plan in plans for span in plan.spans(32, rows_per_span=4096) for group in span.fetch}
         assert reads <= 1.05 * len(touched) + 4 * ranks
 
@@ -306,7 +306,7 @@ def test_mixture_seed_changes_the_order_and_not_the_data_fingerprint() -> None:
 
 @pytest.mark.parametrize("golden", json.loads(GOLDEN.read_text()), ids=lambda golden: golden["name"])
 def test_mixture_order_is_unchanged_between_versions(golden: dict[str, Any]) -> None:
-    """Users resume trainings of older releases: these batches may never change."""
+    """Users resume training runs of older releases, so these batches must never change."""
     sources = [source(*rows, order=dataclasses.replace(ORDER, seed=seed)) for seed, rows in golden["sources"]]
     mixture = Mixture(sources, golden["weights"], stop=golden["stop"], batching=golden["batching"], seed=11)
     assert [[list(row) for row in step.rows] for step in laws.steps_of(mixture, 1, 8, most=5)] == golden["batches"]

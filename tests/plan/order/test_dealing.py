@@ -1,4 +1,4 @@
-"""Row groups are dealt to ranks so that few change hands when the number of ranks changes."""
+"""Tests of the assignment of row groups to ranks: few move to another rank when the number of ranks changes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_changing_the_number_of_ranks_moves_few_row_groups_between_ranks(shuffle
         assert dealing.moved(plan, before=before, after=after, batch_size=16) <= 1.3 * must
         held = [[_groups_of(each) for each in dealing.dealt(plan, ranks)] for ranks in (before, after)]
         fetched = sum(len(now - dict(enumerate(held[0])).get(rank, set())) for rank, now in enumerate(held[1]))
-        assert fetched <= 1.3 * 16  # row groups, those included that two ranks share
+        assert fetched <= 1.3 * 16  # row groups, including those that two ranks share
 
 
 def test_row_group_assignment_gives_ranks_equal_steps_and_each_row_once() -> None:
@@ -62,7 +62,7 @@ def test_changing_the_number_of_ranks_keeps_most_rows_on_their_rank(
     inventory: Inventory, ranks: tuple[int, int], shuffle_rows: bool, seed: int
 ) -> None:
     before, after = ranks
-    assume(inventory.num_rows >= 24)  # two for each lane
+    assume(inventory.num_rows >= 24)  # two rows for each lane
     plan = Plan(
         inventory, ReadRequest(("id",), _order(shuffle_rows=shuffle_rows, lanes=12, seed=seed), Shard(), epochs=2)
     )

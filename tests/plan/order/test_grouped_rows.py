@@ -1,4 +1,4 @@
-"""Rows that are grouped by row group are the rows that were asked for, in any cut."""
+"""Tests of rows grouped by row group: every slice has the requested rows, also if rows are given as runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_inverse_undoes_a_permutation(numbers: list[int]) -> None:
 def test_slices_of_rows_given_as_runs_have_the_requested_rows(
     sizes: list[int], weights: list[int], in_order: bool
 ) -> None:
-    """Runs whose rows are asked for in their order; long parts of them are runs again."""
+    """The rows of a run are requested in their order; long slices of runs are runs, too."""
     count, random = sum(sizes), np.random.RandomState(1)
     run_of = np.sort(random.choice(len(weights), count, p=np.array(weights) / sum(weights)))
     counts = np.bincount(run_of, minlength=len(weights))

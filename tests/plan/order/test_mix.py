@@ -1,4 +1,4 @@
-"""The 64-bit mix: pinned values, and the two forms that must agree."""
+"""Tests of the 64-bit hash function: values that must not change, and equal results for numbers and arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from petastore.plan.order.mix import hashed_permutation, mix, mix_array
 
 
 def test_hash_function_equals_the_published_splitmix64_vector() -> None:
-    # The published test vector of SplitMix64 for seed 0: its first output is the finaliser of the golden gamma.
+    # This is the published test vector of SplitMix64 for seed 0: its first output.
     assert mix(0) == 0xE220A8397B1DCDAF
 
 

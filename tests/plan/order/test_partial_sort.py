@@ -1,4 +1,4 @@
-"""Entries of hashed permutations equal those of whole permutations, for any lengths, places and states."""
+"""Tests of partially computed permutations: entries equal those of the whole permutation."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_entries_of_a_permutation_computed_partially_equal_the_whole_one(
 
 @pytest.mark.parametrize("length", [1, 7, 1000, 5361])
 def test_each_entry_of_a_permutation_can_be_computed_alone_and_inverted(length: int) -> None:
-    """Many of them are further from their quantile than the margin, which then grows."""
+    """Many entries are further from their quantile than the margin, which must then grow."""
     of_states = np.array([mix(length)], dtype=np.uint64)
     whole, of_lengths = hashed_permutation(mix(length), length), np.array([length])
     for place in range(length):

@@ -1,4 +1,4 @@
-"""Parts that ranks keep: their batches take from nobody else's, whatever is asked of the order."""
+"""Tests of prepared datasets: each rank reads only its own part, for any order and batch size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Visits are permutations, and spread out as promised; runs of lanes are what looking each position up would find."""
+"""Tests of the order in which lanes take turns, and of rows looked up by runs of lanes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ datasets = inventories() | uneven_inventories(max_groups=300)
 def test_rows_looked_up_by_runs_equal_rows_looked_up_one_by_one(
     inventory: Inventory, order: Order, epoch: int, share: tuple[int, int], cuts: list[int]
 ) -> None:
-    """An epoch goes round its lanes: batches of any sizes, from anywhere in it, of all lanes or of those of a rank."""
+    """The lanes take turns; batches have any size and start, and cover all lanes or those of one rank."""
     found = EpochOrder(inventory.rows, order, epoch)
     own = lanes_of(Shard(share[1] % share[0], share[0]), found.lanes)
     borders = np.sort(np.array([0, *cuts, found.num_rows]) % (found.num_rows + 1))
@@ -83,7 +83,7 @@ def test_rows_looked_up_by_runs_equal_rows_looked_up_one_by_one(
 def test_rows_of_a_mixture_source_looked_up_by_runs_equal_those_one_by_one(
     inventory: Inventory, order: Order, weights: list[int], epoch: int, data: st.DataObject
 ) -> None:
-    """An epoch of a source of a mixture does not go round its lanes: they have their turns when the source has."""
+    """The lanes of a mixture source do not take turns evenly, because they follow the turns of the source."""
     assume(inventory.num_rows)
     turns = SourceTurns(
         mixed_line(tuple(weights), 48, 3).turns(0, order.lanes), order.lanes, data.draw(st.integers(1, 2000))

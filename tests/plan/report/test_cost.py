@@ -1,4 +1,4 @@
-"""What a plan will ask of a storage: by hand, and where a cache has room for a part."""
+"""Tests of estimated storage cost: requests, bytes, cache hits and money, compared with values computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A picture shows what feeds what, and says what it leaves out."""
+"""Tests of `Plan.plot`: which row group feeds which batch, with ranks as colors, and sampled long epochs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def plan(groups: int, ranks: int, rows: int = 10) -> Plan:
 
 
 def drawn(figure: Any) -> tuple[Any, bytes]:
-    """The axes of a figure and the PNG that it makes."""
+    """Render a figure; return its axes and the PNG."""
     sink = io.BytesIO()
     figure.savefig(sink, format="png", dpi=50)
     return figure.axes[0], sink.getvalue()

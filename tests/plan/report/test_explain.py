@@ -1,4 +1,4 @@
-"""What is explained is what happens when the plan is walked."""
+"""Tests of `Plan.explain`: memory, reads, mixing and skipped rows equal those of reading the plan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_row_groups_in_memory_stay_within_the_explained_peak(
         said = plan.explain(batch_size)
         at_hand: set[int] = set()
         for span in plan.spans(batch_size, rows_per_span=1):
-            # What one batch needs in passing comes on top of what is kept from batch to batch.
+            # A single batch may temporarily need more than what stays in memory between batches.
             at_hand |= set(span.fetch)
             passing = sum(int(inventory.rows[group]) for group in {*span.fetch, *span.release})
             assert sum(int(inventory.rows[group]) for group in at_hand) <= said.rows_resident + passing
@@ -60,7 +60,7 @@ def test_explain_mixing_decreases_from_no_shuffle_to_a_uniform_shuffle() -> None
 
 
 def drawn_like_lots(rows: int, batch: int, labels: int) -> float:
-    """Mean total variation of batches that are drawn from a shuffled dataset of equal classes."""
+    """Return the mean total variation distance of random batches from a dataset of equally large classes."""
     random = np.random.default_rng(0)
     pool = np.arange(rows) * labels // rows
     counts = [np.bincount(random.choice(pool, batch, replace=False), minlength=labels) for _ in range(400)]

@@ -1,4 +1,4 @@
-"""What is explained of a mixture is what happens when it is walked, source by source."""
+"""Tests of `Mixture.explain`: memory, reads and mixing of each source equal those of reading the mixture."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_mixture_explain_counts_reads_and_memory(batching: str, stop: str) -> No
         at_hand: set[int] = set()
         for span in of_rank.spans(4, rows_per_span=1):
             at_hand |= set(span.fetch)
-            # What one batch needs in passing comes on top, also where a source starts over.
+            # A single batch may temporarily need more memory, also where a source starts again.
             passing = sum(int(asked.inventory.rows[group]) for group in {*span.fetch, *span.release})
             assert sum(int(asked.inventory.rows[group]) for group in at_hand) <= said.rows_resident + passing
             at_hand -= set(span.release)
@@ -73,7 +73,7 @@ def test_mixture_explain_reports_mixing_per_source() -> None:
     little, much = explained(20), explained(4000)
     assert little.mixing_none > little.mixing > much.mixing + 0.1
     assert much.mixing == pytest.approx(much.mixing_uniform, abs=0.03)
-    # Of the 90 rows of a batch, 60 are of this source.
+    # On average, 60 of the 90 rows of a batch come from this source.
     order = Order(0, shuffle_row_groups=True, shuffle_rows=True, lanes=1, block_rows=1)
     alone = Plan(Inventory.of_rows([4000]), ReadRequest(("id",), order)).explain(60)
     assert much.mixing_uniform == alone.mixing_uniform
@@ -106,7 +106,7 @@ def test_mixture_explain_counts_column_bytes_when_known() -> None:
     assert (asked.explain(4).bytes_of, known.bytes_of) == ("row groups", "columns")
     first, second = known.sources
     assert first.bytes_to_fetch == pytest.approx(60 * 10, rel=0.1)
-    assert 3 * 12_000 < second.bytes_to_fetch < 4 * 12_000  # three passes, and row groups that the fourth one begins
+    assert 3 * 12_000 < second.bytes_to_fetch < 4 * 12_000  # three passes, and the start of a fourth
     with pytest.raises(InvalidArgumentError, match="72 row groups"):
         asked.explain(4, column_bytes=sizes[:60])
 
@@ -126,5 +126,5 @@ def test_mixture_plot_shows_all_sources(batching: str) -> None:
     axes = asked.plot(4).axes[0]
     assert "the first 200 of 30" in axes.get_title()
     assert axes.get_ylabel() == "row group, source after source"
-    assert len(axes.lines) == 2 + 2  # borders between sources, and the legend's
+    assert len(axes.lines) == 2 + 2  # borders between sources, and those in the legend
     asked.plot(4).savefig(io.BytesIO(), format="png", dpi=20)

@@ -1,4 +1,4 @@
-"""What feeds are said is what feeds, batch by batch, and a long epoch is sampled."""
+"""Tests of `Plan.feeds`: the row groups of each batch and rank; batches of a long epoch are sampled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a step and steps of a row equal what ranks are given, for plans and mixtures of any kind."""
+"""Tests of `rows_of_step` and `steps_of_rows`: equal to the rows that ranks get, for plans and mixtures."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_pickled_plan_excludes_the_orders_cached_by_rows_of_step() -> None:
 def test_rows_of_step_sorts_a_million_row_groups_once_per_epoch(
     monkeypatch: pytest.MonkeyPatch, shuffle_rows: bool
 ) -> None:
-    """The row groups are ordered once an epoch; a step then permutes no block: it hashes those that it has rows of."""
+    """Row groups are ordered once per epoch; a step then only hashes the rows of its own blocks."""
     sorted_groups, permuted_rows, hashed_rows = [], [], []
     line_of_groups, permutation, numbers_at = line.line_of_groups, mix.hashed_permutation, PartialSort.numbers_at
 

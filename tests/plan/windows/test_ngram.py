@@ -1,4 +1,4 @@
-"""NGram: its parameters, its fields by offset, and what is refused."""
+"""Tests of `NGram`: its parameters, its fields by offset, and errors for invalid ones."""
 
 from __future__ import annotations
 

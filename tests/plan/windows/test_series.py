@@ -1,4 +1,4 @@
-"""`NGram(group_by=)`: windows are exact inside each series, across row groups and files, also where rows interleave."""
+"""Tests of `NGram(group_by=)`: windows of each series across row groups and files, also if interleaved."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ngram(length: int = 4, most: Any = 1, *, by: Any = "sensor", overlap: bool =
 
 
 def recorded(order: list[str]) -> pd.DataFrame:
-    """Rows of three sensors, each of which records once a second, in some order."""
+    """Return rows of three sensors with one row per second each, sorted by these columns."""
     seconds = np.tile(np.arange(ROWS), SENSORS)
     frame = pd.DataFrame({"sensor": np.repeat(np.arange(SENSORS), ROWS), "time": seconds, "day": seconds // 16})
     frame = frame.sort_values(order, kind="stable", ignore_index=True)
@@ -87,7 +87,7 @@ def test_group_by_windows_equal_a_reference_implementation(tmp_path: Path, seed:
     filters = [("row", "not in", sorted(left_out))] if left_out else None
     asked = ngram(length, most, overlap=overlap)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "none of the")  # a filter may keep no row
+        warnings.filterwarnings("ignore", "none of the")  # a filter may match no rows
         try:
             found = windows_of(tmp_path / "x", asked, filters=filters, shuffle_rows=True, seed=seed)
         except NoDataAvailableError:
@@ -143,7 +143,7 @@ def test_group_by_windows_of_several_readers_can_be_mixed(tmp_path: Path) -> Non
     for batch in batches:
         assert (batch["sensor"] == batch["sensor"][:, :1]).all()
         assert (np.diff(batch["time"], axis=1) == 1).all()
-    # One source ends the mixture with its last window; the other one has given as many, or one less.
+    # One source ends the mixture with its last window; by then the other one has yielded as many, or one less.
     assert sum(len(batch["row"]) for batch in batches) >= 2 * SENSORS * (ROWS - 3) - 1
 
 

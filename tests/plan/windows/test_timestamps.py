@@ -1,4 +1,4 @@
-"""Timestamps of every kind are compared exactly, and what they may differ by is given in their own words."""
+"""Tests of window timestamps: exact comparison for every dtype, and thresholds in the unit of the column."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNITS = {"h": 3600 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
 def edges(whole: st.SearchStrategy[int]) -> st.SearchStrategy[list[tuple[int, int]]]:
-    """Pairs of numbers, some of them close to each other."""
+    """Draw pairs of integers, some of them close to each other."""
     close = st.tuples(whole, st.integers(0, 3)).map(lambda pair: (pair[0], min(pair[0] + pair[1], 2**63 - 1)))
     return st.lists(st.tuples(whole, whole) | close, min_size=1, max_size=20)
 

@@ -1,4 +1,4 @@
-"""Window starts are those of a plain double loop, wherever the borders of row groups lie."""
+"""Tests of window starts: equal to a reference implementation (double loop), regardless of row group borders."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_timestamp_overlap_false_starts_a_window_after_each_gap() -> None:
 
 
 def test_windows_inside_a_row_group_equal_petastorms() -> None:
-    """What `petastorm.ngram.NGram.form_ngram` of 0.13.1 gave for timestamps with ties and gaps, written down."""
+    """The golden file has results of Petastorm 0.13.1's `NGram.form_ngram` for timestamps with ties and gaps."""
     cases = json.loads((Path(__file__).parents[1] / "golden" / "petastorm_windows.json").read_text(encoding="utf-8"))
     for case in cases:
         times, length = np.array(case["times"]), case["length"]

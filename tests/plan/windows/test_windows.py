@@ -1,4 +1,4 @@
-"""Windows cover the rows that a double loop over the rows of a selection finds."""
+"""Tests of windows over selected rows: equal to a reference implementation (double loop)."""
 
 from __future__ import annotations
 

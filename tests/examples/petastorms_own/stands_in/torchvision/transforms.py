@@ -4,7 +4,7 @@ import torch
 
 
 class Compose:
-    """Functions one after another."""
+    """Composition of functions."""
 
     def __init__(self, functions):
         self.functions = functions
@@ -16,7 +16,7 @@ class Compose:
 
 
 class Lambda:
-    """A function."""
+    """Wrapper of a function."""
 
     def __init__(self, function):
         self.function = function
@@ -26,14 +26,14 @@ class Lambda:
 
 
 class ToTensor:
-    """Bytes (height, width, channels) as float32 from 0 to 1, (channels, height, width)."""
+    """Conversion of uint8 (height, width, channels) to float32 from 0 to 1, (channels, height, width)."""
 
     def __call__(self, image):
         return torch.from_numpy(image).permute(2, 0, 1).to(torch.float32) / 255
 
 
 class Normalize:
-    """Values less a mean, by a deviation, channel by channel."""
+    """Normalization of each channel by a mean and a standard deviation."""
 
     def __init__(self, means, deviations):
         self.means, self.deviations = (torch.tensor(values).reshape(-1, 1, 1) for values in (means, deviations))
