@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 
 def suites() -> Iterator[CodecLaws]:
     """Yield an instance of each subclass of `CodecLaws` in the test modules."""
-    for path in sorted(HERE.parent.glob("test_*.py")):
+    for path in sorted(HERE.parent.rglob("test_*.py")):
         spec = importlib.util.spec_from_file_location(path.stem, path)
         assert spec is not None
         assert spec.loader is not None
