@@ -115,9 +115,9 @@ class PyDataset(keras.utils.PyDataset):  # type: ignore[misc]
 
     @property
     def _left(self) -> int | None:
-        """Number of batches of the current iteration, or of the next one after a resume.
+        """Number of batches of the current iteration; None if the reader is endless.
 
-        An iteration that resumes from a loaded state has only the remaining batches.
+        After `load_state_dict`, it is that of the next iteration, which has only the remaining batches.
         """
         return self._tracker.steps(self.batch_size, again=True)
 

@@ -45,7 +45,9 @@ def throughput(
     warmup: Annotated[int, typer.Option("--warmup", "-m", help="Rows to read before measuring.")] = 200,
     measure: Annotated[int, typer.Option("--measure", "-n", help="Minimum rows to measure.")] = 1000,
     seconds: Annotated[float, typer.Option("--seconds", help="Minimum seconds to measure.")] = 2,
-    pool_type: Annotated[str, typer.Option("--pool-type", "-p", help="thread, process or dummy.")] = "thread",
+    pool_type: Annotated[
+        str, typer.Option("--pool-type", "-p", help="Workers: thread, process or dummy (one thread).")
+    ] = "thread",
     workers: Annotated[int | None, typer.Option("--workers", "-w", help="Workers; default: one per CPU.")] = None,
     batch_size: _BatchSize = None,
     shuffle_rows: _ShuffleRows = False,

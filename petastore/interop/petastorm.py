@@ -237,10 +237,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _switch_on_in_children() -> None:
-    """Prepare the switch for child processes.
+    """Activate the import switch in child processes, too.
 
-    In a child process, the first `import petastorm` activates the switch. Child processes of multiprocessing inherit
-    `sys.path`, and other child processes inherit the environment variable.
+    Add a directory with a module `petastorm` to `sys.path` and `PYTHONPATH`; importing this module activates the
+    switch. Children of multiprocessing inherit `sys.path`, other child processes inherit `PYTHONPATH`.
     """
     folder = str(Path(__file__).parent / "_path")
     sys.path.insert(1, folder)

@@ -167,7 +167,7 @@ class Diagnosis:
 
     @property
     def shares(self) -> dict[Bottleneck, float]:
-        """Share of the time that training waited for each stage; the shares add up to `wait_share`."""
+        """Fraction of the elapsed time in which training waited, by stage; the fractions add up to `wait_share`."""
         return _shares(self.counters)
 
     @property

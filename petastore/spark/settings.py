@@ -71,7 +71,7 @@ def batch_settings(explicit: Mapping[str, str]) -> dict[str, str]:
         >>> batch_settings({"spark.sql.execution.arrow.maxBytesPerBatch": "1000000"})
         {'spark.sql.parquet.columnarReaderBatchSize': '512'}
     """
-    # A key that already has this value is included: the block of another thread may have set it, and will unset it.
+    # Include a key that already has this value: a `settings_held` block of another thread may have set it.
     return {key: value for key, value in _BATCHES.items() if explicit.get(key, value) == value}
 
 

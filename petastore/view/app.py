@@ -319,7 +319,7 @@ def _link(query: QueryParams, page: str, changes: Mapping[str, str | int | None]
 
 
 def _whole(query: QueryParams, name: str, stop: int = 2**62) -> int:
-    """Return an integer of the query, limited to 0 and above, and below `stop`.
+    """Return an integer query parameter, clamped to the range from 0 to `stop` - 1.
 
     Return 0 if it is missing, or is not an integer.
     """

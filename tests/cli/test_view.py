@@ -45,7 +45,7 @@ def test_view_opens_a_browser_at_its_address(url: str, monkeypatch: pytest.Monke
     assert opened[0].startswith("http://127.0.0.1:")
 
 
-def test_view_of_a_used_port_is_an_error_in_one_line(url: str) -> None:
+def test_view_raises_a_usage_error_when_the_port_is_in_use(url: str) -> None:
     with socket.socket() as used:
         used.bind(("127.0.0.1", 0))
         used.listen()

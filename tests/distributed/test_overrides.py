@@ -79,7 +79,7 @@ def test_with_environment_overrides_each_argument(
         assert seen_by("here", **{parameter: "other"})[parameter] == value
 
 
-def test_with_environment_accepts_auto_without_a_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_environment_drops_shard_count_when_cur_shard_is_auto(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PETASTORE_CUR_SHARD", "auto")
     assert "shard_count" not in seen_by("here", cur_shard=0, shard_count=1)
     monkeypatch.setenv("PETASTORE_SHARD_COUNT", "2")

@@ -130,15 +130,14 @@ class NextUses:
 
 
 def next_uses(sources: Sequence[Source], begin: float, now: float) -> NextUses:
-    """Return the times at which one rank needs each row group next.
+    """Return when one rank uses row groups, from `begin` to the end of the next period (see `NextUses`).
 
-    Times count the rows of all sources since epoch 0.
+    A row group may occur several times. A time is the number of rows of all sources that are read since epoch 0.
 
     Args:
         sources: Sources that are read.
         begin: Time from which uses are returned.
-        now: Current time, at least `begin`. Uses are returned until the end of the period after the current one; see
-            `NextUses`.
+        now: Current time, at least `begin`, in the current period.
     """
     of_rows = times_of_rows(sources)
     rounds = (_ROUNDS * source.num_rows * time for source, time in zip(sources, of_rows.tolist(), strict=True))

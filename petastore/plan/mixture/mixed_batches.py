@@ -193,9 +193,9 @@ class LanesOfSources:
         return Permutation(order=functools.partial(self._order_along, lane, first, count))
 
     def _order_along(self, lane: int, first: int, count: int) -> NDArray[np.int64]:
-        """Return the index of some rows of a mixture lane after sorting them by source.
+        """Return the index of each row [first, first + count) of a mixture lane if these rows are sorted by source.
 
-        The rows are [first, first + count) of the lane; shape (count,).
+        The shape is (count,).
         """
         sources, before, in_table = self._along(lane)
         rounds = -(-(first + count) // self._repeat)
@@ -301,10 +301,14 @@ class _Targets:
 
 @functools.lru_cache(maxsize=64)
 def _own_of(of_sources: tuple[int, ...], lanes: int, shared: range) -> tuple[range, ...] | None:
-    """Compute the lanes of each source that consist of rows of given mixture lanes.
+    """Return, for each source, the range of its lanes whose rows all come from the mixture lanes `shared`.
 
-    For the result, see `LanesOfSources.own_of`. `of_sources` are the numbers of lanes of the sources, `lanes` is that
-    of the mixture, and `shared` are the given lanes of the mixture.
+    Return None if a lane of a source also has rows of other mixture lanes.
+
+    Args:
+        of_sources: Number of lanes of each source.
+        lanes: Number of lanes of the mixture.
+        shared: Range of mixture lanes.
     """
     of_each = []
     for count in of_sources:

@@ -290,7 +290,7 @@ class MixedLine:
         return len(self._sources)
 
     def places(self, source: int) -> NDArray[np.int64]:
-        """Return all positions of a source in the table, ascending, shape (positions,)."""
+        """Return the positions of a source before the order of sources repeats, ascending, shape (positions,)."""
         return self._places[source]
 
     def turns(self, source: int, lanes: int) -> NDArray[np.int64]:

@@ -191,7 +191,10 @@ class EncodedCells:
         refuse_large_cells(sizes, field, most)
 
     def _take_stacked(self, name: str, picked: GroupedRows, out: Decoded) -> None:
-        """Copy rows of a column that is already decoded in these row groups, in an array of several columns (stack)."""
+        """Copy rows of a column into `out`, if the column was decoded when its row groups were loaded.
+
+        A row group stores its decoded columns of one dtype and shape in one array (stack).
+        """
         number, place = self.layout.places[name]
         for group, where in places_by_key(picked.groups):
             rows, row_group = picked.rows[where], self.loaded[group]

@@ -286,7 +286,8 @@ class FileWithDescriptor(pa.OSFile):  # type: ignore[misc]
         """
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            # Arrow opens the descriptor, not the path, so that both have the same file even if the path is replaced.
+            # Arrow opens the descriptor, not the path, so that Arrow and `fileno()` use the same file, even if the file
+            # at the path is replaced.
             file = cls(f"/dev/fd/{descriptor}")
         except BaseException:
             os.close(descriptor)

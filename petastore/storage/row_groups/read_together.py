@@ -22,7 +22,7 @@ from petastore.storage.requests.retries import at_once
 from petastore.storage.row_groups.asked_columns import Part, check_rows, divided, in_one, leaves_of, swelling_leaves
 from petastore.storage.row_groups.open_files import OpenFiles, Reading
 from petastore.storage.row_groups.row_group import as_asked, is_as_asked, read_row_group_in_parts
-from petastore.storage.row_groups.small_files import SmallFiles, are_for_one_go
+from petastore.storage.row_groups.small_files import SmallFiles, request_whole_columns
 
 __all__ = ["joined", "read_row_groups_together", "read_run", "small_files_together"]
 
@@ -148,7 +148,7 @@ def small_files_together(
         PetastoreError: A row group cannot be read; as in `read_row_group_in_parts`.
     """
     small = SmallFiles(location, footers, pinned)
-    if not are_for_one_go(parts) or not all(small.has(file) for file, _ in asked):
+    if not request_whole_columns(parts) or not all(small.has(file) for file, _ in asked):
         return None
     part = in_one(parts)
     tables: list[pa.Table] = []

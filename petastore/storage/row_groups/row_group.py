@@ -232,7 +232,10 @@ def _of_reading(
     leaves: Sequence[list[int]],
     at: list[Part],
 ) -> Iterator[pa.Table]:
-    """Yield the tables of all parts; append each part to `at` when it is begun."""
+    """Yield the Arrow tables of a row group, one for each part (a set of columns).
+
+    Each part is appended to `at` before it is read, so that the caller's error message names its columns.
+    """
     are_whole = any(part.first is None for part in parts)
     if are_whole or reading.opened.is_large:
         reading.check_pages([leaf for of_part in leaves for leaf in of_part])

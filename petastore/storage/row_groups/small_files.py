@@ -25,7 +25,7 @@ from petastore.storage.row_groups.open_files import explained
 from petastore.storage.row_groups.opened_file import check_decoder
 from petastore.storage.row_groups.page_headers import has_checksums, refuse_damaged_pages
 
-__all__ = ["SMALL_FILE_BYTES", "SmallFiles", "are_for_one_go", "small_file"]
+__all__ = ["SMALL_FILE_BYTES", "SmallFiles", "request_whole_columns", "small_file"]
 
 
 SMALL_FILE_BYTES = 256 * 1024
@@ -70,7 +70,7 @@ def small_file(
         StorageError: The file is missing or cannot be read.
     """
     small = SmallFiles(location, footers, pinned)
-    if not are_for_one_go(parts) or not small.has(file):
+    if not request_whole_columns(parts) or not small.has(file):
         return None
     known = footers.kept(location, file)
     if location.is_local and known is not None and known.metadata.num_row_groups > 1:
@@ -81,8 +81,11 @@ def small_file(
     return None if table is None else (table, fetched[1])
 
 
-def are_for_one_go(parts: Sequence[Part]) -> bool:
-    """Return whether the parts request whole columns, each only once."""
+def request_whole_columns(parts: Sequence[Part]) -> bool:
+    """Return whether the parts have all rows of their columns, and each column is in only one part.
+
+    Return False without parts, or if a part has no columns.
+    """
     names = [name for part in parts for name in part.columns]
     return bool(parts) and len(set(names)) == len(names) and all(part.first is None and part.columns for part in parts)
 

@@ -283,7 +283,12 @@ class ObjectStore(Store):
         return self._request(path, lambda store, key: any(_obstore().list(store, key or None, chunk_size=1)))
 
     def list_directory(self, selector: Any) -> list[Any]:
-        """Return the objects below a directory, and its subdirectories by name."""
+        """Return a `pyarrow.fs.FileInfo` for each object and subdirectory of a directory.
+
+        Raises:
+            FileNotFoundError: Nothing is stored below the path, and the selector does not allow this.
+            NotADirectoryError: The path is an object.
+        """
         try:
             found = self._objects(selector.base_dir, recursive=selector.recursive)
         except FileNotFoundError:
