@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
-import json
 import os
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
@@ -31,6 +29,7 @@ from petastore.plan.windows.series import SeriesLine, SeriesOfGroup, series_of_g
 from petastore.plan.windows.window_starts import comparable, most_between
 from petastore.plan.windows.windows import Windows, WindowStarts
 from petastore.schema.field import UnischemaField
+from petastore.selecting.filter import selection_key
 from petastore.selecting.remembered import RememberedSelections, selection_directory
 from petastore.work.futures import in_order
 from petastore.work.pools import Workers
@@ -149,8 +148,7 @@ def _with_pruned(starts: Selection, selection: Selection | None, rows: NDArray[n
 def _key(dataset: Dataset, ngram: NGram, field: UnischemaField, most: Any, selection: Selection | None) -> str:
     windows = [ngram.length, ngram.timestamp_overlap, str(most), repr(field)]
     among = None if selection is None else selection.fingerprint
-    text = json.dumps([_VERSION, "windows", dataset.inventory.fingerprint, windows, among])
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return selection_key(dataset, ["windows", _VERSION, windows, among], ())
 
 
 def _of_rows(flags: NDArray[np.bool_], rows: int, order: NDArray[Any] | None) -> NDArray[np.bool_]:

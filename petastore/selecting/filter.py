@@ -30,6 +30,7 @@ from petastore.dataset.stored_cells import stored_cells
 from petastore.decoding.decode import decode_cells
 from petastore.errors import DecodeError, SchemaError, TransformError
 from petastore.expressions import ColumnStatistics, Expression, bind, parse_filters
+from petastore.inventory import DataFile
 from petastore.plan.prune import Verdict, prune
 from petastore.plan.selection import Pruned, PrunedBy, Selection
 from petastore.schema.field import UnischemaField
@@ -197,14 +198,37 @@ def _named(condition: Any) -> str:
 def selection_key(dataset: Dataset, question: Any, columns: Iterable[str]) -> str:
     """Return the cache key of a selection.
 
+    The key changes with the modification times or etags of files, because a rewritten file may have an equal footer.
+
     Args:
-        dataset: The dataset; its version is part of the key.
+        dataset: The dataset; its fingerprint and the versions of its files are parts of the key.
         question: JSON values that describe the filter.
         columns: Names of the columns that the filter uses; their fields are part of the key.
     """
     fields = [repr(dataset.schema[name]) for name in columns]
-    text = json.dumps([_VERSION, dataset.inventory.fingerprint, question, fields])
+    versions = hashlib.sha256(repr(_versions(dataset)).encode()).hexdigest()
+    text = json.dumps([_VERSION, dataset.inventory.fingerprint, versions, question, fields])
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _versions(dataset: Dataset) -> list[Any]:
+    """Return the modification time of each local file, and the etag or time of each remote file, as far as known."""
+    if dataset.location.is_local:
+        return [_written_ns(dataset.location.join(file.path)) for file in dataset.inventory.files]
+    return [_etag_or_time(dataset, file) for file in dataset.inventory.files]
+
+
+def _etag_or_time(dataset: Dataset, file: DataFile) -> str:
+    footer = dataset.footers.kept(dataset.location, file)
+    version = dataset.kept.versions.get(file) or (None if footer is None else footer.version)
+    return file.etag if version is None else version.etag or version.modified
+
+
+def _written_ns(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns  # noqa: PTH116 - faster than `Path`
+    except OSError:
+        return 0  # reading the file raises the error; row groups without matching rows are never read
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
