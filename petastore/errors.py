@@ -172,7 +172,10 @@ class CodecError(PetastoreError, ValueError):
         row_group: int | None = None,
         row: int | None = None,
     ) -> Self:
-        """Fill in unknown attributes, and return this error."""
+        """Set the attributes that are still None, and return this error.
+
+        The class docstring describes the arguments. Attributes that have a value already do not change.
+        """
         self.column = self.column if self.column is not None else column
         self.file = self.file if self.file is not None else file
         self.row_group = self.row_group if self.row_group is not None else row_group

@@ -35,7 +35,10 @@ class RowGroupIndexerBase(abc.ABC):
 
     @abc.abstractmethod
     def __add__(self, other: Any) -> Any:
-        """Return an indexer with the values of both; may modify and return one of the two."""
+        """Return an indexer with the values of both indexers.
+
+        The method may modify one of the two indexers, and return it.
+        """
 
     @property
     @abc.abstractmethod
@@ -54,7 +57,7 @@ class RowGroupIndexerBase(abc.ABC):
 
     @abc.abstractmethod
     def get_row_group_indexes(self, value_key: Any) -> set[int]:
-        """Return the numbers of the row groups that contain a value."""
+        """Return the row groups that contain a value, by number in the whole dataset."""
 
     @abc.abstractmethod
     def build_index(self, decoded_rows: list[dict[str, Any]], piece_index: int) -> Any:
@@ -163,9 +166,9 @@ class SingleFieldIndexer(_FieldIndexer):
 
     @property
     def _found(self) -> dict[Hashable, tuple[Any, list[int]]]:
-        """Dict from equality key to (value, list of row-group numbers).
+        """Dict from a hashable key to (value, list of the row groups that contain the value).
 
-        The value occurs in the row groups with these numbers.
+        The key is the `equality_key` of the value: equal for values that compare equal, such as 1 and 1.0.
         """
         if self._sorted is None:
             found: dict[Hashable, tuple[Any, list[int]]] = {}

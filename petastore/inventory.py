@@ -231,9 +231,9 @@ class Inventory:
         return np.cumsum(self.rows) - self.rows
 
     def rows_of(self, path: str) -> NDArray[np.int64] | None:
-        """Return the number of rows of each row group of a file; None if it is not listed.
+        """Return the number of rows of each row group of a file.
 
-        The array has shape (row groups of the file,).
+        Return None if the inventory does not list the file. The array has shape (row groups of the file,).
 
         Example:
             >>> Inventory.of_rows([3, 5]).rows_of("part-00000.parquet").tolist()

@@ -57,8 +57,8 @@ def python_values(column: NDArray[Any]) -> Sequence[Any] | NDArray[Any]:
 def of_distinct(column: NDArray[Any], answer: Callable[[Any], bool]) -> NDArray[np.bool_]:
     """Return a function's result for each row, shape (rows,).
 
-    The function is called only once for equal values. Numbers and times without missing values are compared bitwise.
-    For other columns, the function is called per row.
+    For numbers and times without missing values, the function is called once per distinct value (values are compared
+    bitwise). For other columns, it is called once per row.
 
     Example:
         >>> of_distinct(np.array([3, 5, 3]), lambda value: value > 4).tolist()
@@ -219,12 +219,12 @@ class in_negate(CombinedPredicate):  # noqa: N801 - Petastorm's name
         return ~answers[0]
 
     def cache_key(self) -> str | None:
-        """Return a cache key derived from the predicate's key."""
+        """Return a cache key derived from the negated predicate's key; None if it has no key."""
         key = told_by(self.parts[0], "cache_key")
         return None if key is None else json.dumps(["in_negate", key])
 
     def as_expression(self) -> Expression | None:
-        """Return the negation of the predicate's filter expression; None if it has none."""
+        """Return the negated filter expression; None if the predicate has no expression."""
         found = told_by(self.parts[0], "as_expression")
         return None if found is None else ~found
 
@@ -232,8 +232,8 @@ class in_negate(CombinedPredicate):  # noqa: N801 - Petastorm's name
 class in_reduce(CombinedPredicate):  # noqa: N801 - Petastorm's name
     """A predicate that combines predicates by a function such as `all` or `any`.
 
-    With `all`, cheap predicates run first: those with a filter expression, then those on partition columns. The others
-    are called only for the remaining rows.
+    With `all`, cheap predicates run first: predicates with a filter expression, then predicates on partition columns.
+    All other predicates are called only for the rows that remain.
 
     Args:
         predicate_list: The predicates to combine.
@@ -556,9 +556,10 @@ def _is_among(column: NDArray[Any], keys: frozenset[Hashable]) -> NDArray[np.boo
 
 
 def _has_key(value: Any, keys: frozenset[Hashable]) -> bool:
-    """Return whether a value equals one of the values with these keys.
+    """Return whether a value equals one of the wanted values.
 
-    A date or boolean also matches its text in a partition directory, such as `"2026-01-31"` or `"true"`.
+    `keys` has the `equality_key` of each wanted value. A date or boolean also matches its text in a partition
+    directory, such as `"2026-01-31"` or `"true"`.
     """
     key = equality_key(value)
     if key in keys:

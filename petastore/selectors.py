@@ -27,7 +27,7 @@ class RowGroupSelectorBase(abc.ABC):
 
     @abc.abstractmethod
     def select_row_groups(self, index_dict: Mapping[str, Any]) -> set[int]:
-        """Return the numbers of the selected row groups.
+        """Return the selected row groups, numbered from 0 through the whole dataset.
 
         Args:
             index_dict: Dict from index name to index, with at least the indexes that the selector needs. An index has a

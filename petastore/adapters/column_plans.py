@@ -53,11 +53,11 @@ class Run:
 def runs_of(batches: Iterable[Batch], *, most: int) -> Iterator[Run]:
     """Group batches into runs (consecutive batches of the same columns), in order.
 
-    A batch without rows is a separate run. When a run has the last row of its columns, it is yielded without requesting
-    another batch from `iter_batches`.
+    A batch without rows is a separate run. A run that ends with the last row of its columns is yielded at once, without
+    waiting for the next batch.
 
     Args:
-        batches: From `Reader.iter_batches`.
+        batches: Batches from `Reader.iter_batches`.
         most: Maximum number of batches in a run.
 
     Example:
@@ -128,7 +128,7 @@ class ColumnPlan:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns that `shaped` returns."""
+        """Names of the output columns without the mask: the column, and for a padded column also its lengths."""
         name = self.field.name
         return (name, lengths_field(self.field).name) if isinstance(self.form, Padded) else (name,)
 
@@ -156,7 +156,7 @@ class ColumnPlan:
         Values are padded, with a column of lengths; or stacked in one array; or unchanged.
 
         Raises:
-            DecodeError: As `arrays`.
+            DecodeError: A value that is padded or stacked is missing, or has another shape than the schema.
         """
         name = self.field.name
         if isinstance(self.form, Padded):

@@ -223,7 +223,12 @@ class EpochTracker:
         return state
 
     def _begin(self, again: bool) -> None:
-        """Move the reader to the start of the next loop."""
+        """Move the reader to the start of the next loop.
+
+        Args:
+            again: Whether to begin where the newest loop began, unless `load_state_dict` or `reshard` was called since
+                then.
+        """
         reader = self._reader
         repeats = again and not self.is_moved
         plan, begin = (reader.plan, self.begun) if repeats else self._next_begin(settles=True)
@@ -236,7 +241,7 @@ class EpochTracker:
         """Return the plan of the next loop, and the cursor at which the loop begins.
 
         Args:
-            settles: Whether the loop begins now. Later numbers of `set_epoch` then count from its epoch.
+            settles: Whether the loop begins now, so that later numbers of `set_epoch` count from the loop's epoch.
         """
         reader, behind = self._reader, self._behind
         plan: RankPlan = reader.plan
@@ -390,8 +395,9 @@ class EpochNumbers:
         Args:
             number: The argument, from 0.
             loaded: Position in a loaded state, if no loop has resumed from it yet; otherwise None.
-            given: Number of batches received after `loaded`, or True if rows of its epoch were consumed before.
-            settles: Whether later numbers count from this one. If False, no warning is issued.
+            given: Whether rows of the epoch were consumed before the state was saved: a bool, or the number of batches
+                that were received after `loaded`.
+            settles: Whether later arguments count from this one. If False, no warning is issued.
 
         Warns:
             UserWarning: The number is neither 0 nor that of the state's epoch, and the state was saved after the first

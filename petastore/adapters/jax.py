@@ -360,7 +360,11 @@ class DataLoader:
         self.reader.join()
 
     def _begin(self, batch: Batch) -> Callable[[], dict[str, Any]]:
-        """Start to copy a batch to the devices; return a function that returns columns."""
+        """Start to copy a batch to the devices; return a function that returns the copied columns by name.
+
+        Raises:
+            InvalidArgumentError: The arrays are global, and the batch has fewer or more than `batch_size` rows.
+        """
         if self._layout.ranks > 1 and batch.num_rows != self.batch_size:
             raise InvalidArgumentError(
                 f"batches of global arrays must have {self.batch_size:,} rows, got {batch.num_rows:,}. Resume with "

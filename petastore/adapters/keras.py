@@ -180,9 +180,9 @@ class PyDataset(keras.utils.PyDataset):  # type: ignore[misc]
         self._is_done = False
 
     def _skip_empty_rest(self) -> None:
-        """Begin the next iteration if a loaded state is at the end of one.
+        """If a loaded state is at the end of an iteration, begin the next iteration.
 
-        Otherwise Keras would get no batch.
+        The ended iteration has no more batches, and Keras needs at least one batch in an epoch.
         """
         if self._tracker.is_moved and self._left == 0:
             self.reader.reset()

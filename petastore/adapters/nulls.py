@@ -346,9 +346,13 @@ def _null_column(
 
 
 def _inside(field: UnischemaField, policy: Any) -> Any:
-    """Return the fill value for nulls inside lists, or None.
+    """Return the fill value for nulls inside lists.
 
-    Only a list column with a scalar fill value has one.
+    Return None if the column has no lists, or if the user's fill value is an array.
+
+    Args:
+        field: Field of the column.
+        policy: Fill value of the user; text may be wrapped in `Fill`.
     """
     value = policy.value if isinstance(policy, Fill) else policy
     return value if field.shape and np.ndim(value) == 0 else None
@@ -363,7 +367,7 @@ def _value(field: UnischemaField, value: Any, *, is_empty: bool = False) -> Any:
     Args:
         field: Field of the column.
         value: Fill value of the user, or the empty value of `nulls="mask"`.
-        is_empty: Whether variable dimensions have size 0 in any case.
+        is_empty: Whether a field with variable dimensions gets an empty array, whatever `value` is.
 
     Raises:
         InvalidArgumentError: The field cannot hold the value.
@@ -481,9 +485,13 @@ def refuse_stored_nulls(reader: Any, filled: Collection[str]) -> None:
 
 
 def _by_file(files: Any, is_whole: Any) -> Any:
-    """Group row groups by file; yield (file, its row groups) in ascending order.
+    """Yield (file number, iterator of row group numbers) for each file, in ascending order.
 
     Only row groups of which all rows are read are included.
+
+    Args:
+        files: File number of each row group, shape (row groups,).
+        is_whole: Whether all rows of each row group are read, shape (row groups,).
     """
     whole = np.flatnonzero(is_whole).tolist()
     return itertools.groupby(whole, key=lambda group: int(files[group])) if whole else iter(())

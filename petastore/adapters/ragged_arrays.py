@@ -145,7 +145,7 @@ def flattened(
         empty: Function that allocates the array of values, given their number and dtype.
 
     Raises:
-        DecodeError: As `ragged_cells`.
+        DecodeError: A value, or a part of a value, is missing, or a shape differs from the field's.
 
     Example:
         >>> column = np.array([np.array([1, 2]), np.array([], "int64"), np.array([3])], dtype=object)
@@ -175,7 +175,7 @@ def padded(field: UnischemaField, column: NDArray[Any], value: Any = 0) -> tuple
         variable dimension, otherwise (rows, variable dimensions).
 
     Raises:
-        DecodeError: As `ragged_cells`.
+        DecodeError: A value, or a part of a value, is missing, or a shape differs from the field's.
 
     Example:
         >>> column = np.array([np.array([1, 2]), np.array([], "int64"), np.array([3])], dtype=object)
@@ -205,7 +205,8 @@ def stacked(field: UnischemaField, column: NDArray[Any]) -> NDArray[Any]:
         column: One array per row, an object array (rows,).
 
     Raises:
-        DecodeError: Shapes differ; or as `ragged_cells`.
+        DecodeError: Arrays have different shapes, or a shape differs from the field's; or a value, or a part of a
+            value, is missing.
 
     Example:
         >>> column = np.array([np.array([1]), np.array([1, 2])], dtype=object)

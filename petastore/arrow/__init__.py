@@ -128,7 +128,8 @@ def concatenate(arrays: Sequence[pa.Array]) -> pa.Array:
     """Concatenate several arrays of one column, such as of several row groups.
 
     Args:
-        arrays: At least one. Types may differ in nullability and in the width of their offsets.
+        arrays: At least one. Types may differ in nullability and in the width of their offsets; the result has a type
+            that holds all values.
 
     Example:
         >>> required = pa.list_(pa.field("element", pa.int64(), nullable=False))
@@ -185,7 +186,7 @@ def _large_field(field: pa.Field) -> pa.Field:
 
 
 def conformed_column(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """Cast a column to another type, as `conformed` does.
+    """Cast a column to another type, and raise an error if a value would change.
 
     The cast is usually zero-copy if the types differ only in nullability.
 

@@ -96,14 +96,15 @@ def announced(
 ) -> Announcement:
     """Write the order in which a reader will use entries to an announcement file.
 
-    All processes that share the cache read the file. Return the announcement, which the caller must close.
+    All processes that share the cache read the file. Return the announcement, which the caller must close; it has no
+    effect if the file was not admitted to the cache.
 
     Args:
         folder: Folder of the cache.
         ledger: Table of the cache's entries and their bytes.
-        keys: As in `DiskCache.announce`.
-        order: As in `DiskCache.announce`. The end of the order is omitted if the file would be larger than 1/64 of the
-            cache, or have more than four million uses.
+        keys: Distinct keys of entries, or 64-bit hashes of shape (n,) or (n, k), for k entries that are used together.
+        order: Indices into `keys` in the order of use, or -1 for a position without an entry. The end of the order is
+            omitted if the file would be larger than 1/64 of the cache, or have more than four million uses.
 
     Raises:
         OSError: The file cannot be written.

@@ -104,7 +104,7 @@ FOLDER = "petastore-cache-1"
 _REST_S = 60.0
 """Seconds for which nothing is written to the cache after a timeout.
 
-After the timeout, other processes have held the ledger's lock for too long.
+A timeout means that other processes held the ledger's lock for too long.
 """
 
 _Answer = TypeVar("_Answer")
@@ -113,7 +113,7 @@ _Answer = TypeVar("_Answer")
 class Disk:
     """Directory and ledger of a cache, and whether the cache is paused.
 
-    A `DiskCache` shares this object with all those from its `counting_apart`.
+    All `DiskCache` objects that `counting_apart` makes of one cache share this object.
 
     Args:
         location: Directory of the cache.
@@ -269,6 +269,10 @@ class Writing:
     def place(self, target: Path, state: int = KEPT) -> LockedFile:
         """Rename the written file to its final path, and record its state in the ledger.
 
+        Args:
+            target: Final path.
+            state: State of the file's row in the table, such as `KEPT` for an entry.
+
         Returns:
             The locked file, which the caller must close.
 
@@ -314,7 +318,10 @@ After this time, this process fetches the entry as well.
 
 @dataclasses.dataclass(slots=True)
 class _Asked:
-    """Requested entries of one call, and those of them that are in memory."""
+    """State of one call of `Entries.of`: the requested entries, and the entries found so far.
+
+    Methods of `Entries` identify an entry by its number, which is its index in `digests`.
+    """
 
     digests: list[bytes]
     sizes: Sequence[int | None]
@@ -351,9 +358,13 @@ class Entries:
         fetch: FetchSeveral,
         sizes: Sequence[int | None],
     ) -> list[Entry]:
-        """Return the entries of several keys, in order; fetch missing entries.
+        """Return the entries of several keys, in order; fetch and write missing entries.
 
-        See `DiskCache.entries`.
+        Args:
+            keys: Distinct keys.
+            fetch: Function that takes indices into `keys` and returns the bytes of these keys; called only for missing
+                entries.
+            sizes: Number of bytes of each key, or None if unknown.
         """
         asked = _Asked([digest_of(key) for key in keys], sizes)
         for number in range(len(keys)):
@@ -372,7 +383,7 @@ class Entries:
         return [asked.entries[number] for number in range(len(asked.digests))]
 
     def _found(self, asked: _Asked, number: int) -> tuple[Entry | None, bool]:
-        """Return a valid entry or None, and whether the entry file exists but is damaged."""
+        """Read an entry file; return (entry or None, whether the file exists but is damaged)."""
         digest, disk = asked.digests[number], self._disk
         try:
             path = disk.folder.entry(digest.hex())
@@ -436,7 +447,7 @@ class Entries:
     def _begun(self, asked: _Asked, number: int) -> Writing | None:
         """Lock the name of an entry for writing, after waiting for other writers.
 
-        Return None if the entry cannot be stored.
+        Return None if the entry is too large for the cache, after the timeout, or while the cache is paused.
         """
         ledger, size = self._disk.ledger, asked.sizes[number]
         if ledger is None or (size is not None and size_on_disk(size) > ledger.most):
@@ -481,7 +492,7 @@ class Entries:
             self._disk.bypass(problem)
 
     def discard(self, keys: Iterable[str | Key]) -> None:
-        """Remove entries, as `DiskCache.discard` does."""
+        """Remove entries whose bytes turned out to be unusable. Views of their bytes stay valid."""
         for digest in map(digest_of, keys):
             writing = self._held(digest)
             if writing is not None:

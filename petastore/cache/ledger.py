@@ -124,7 +124,8 @@ class Ledger:
         """Reserve disk usage for a file that will be written, and evict entries if needed.
 
         Args:
-            file: File locked by the caller; older rows of its name belong to removed files.
+            file: File that the caller has locked. Rows of the table that already have its name are freed, because their
+                files were removed.
             size: Final size of the file in bytes.
             has_to: Whether the file must be stored, even if entries that are needed sooner are evicted.
 
@@ -234,6 +235,10 @@ class Ledger:
     def commit(self, digest: bytes, state: int = KEPT) -> bool:
         """Record that a reserved file is written and renamed to its final path.
 
+        Args:
+            digest: Digest that names the file.
+            state: New state of the file's row in the table, such as `KEPT` for an entry.
+
         Returns:
             False if the table has no row for the file, which the caller must then remove.
         """
@@ -246,13 +251,14 @@ class Ledger:
             return any(table.state[slot] == state for slot in slots)
 
     def release(self, digest: bytes, *, is_there: bool = False) -> None:
-        """Stop counting a removed file.
+        """Free the table rows of a removed file, so that its bytes are no longer counted.
 
         The caller holds the lock on the file in the directory `writing` or `futures`.
 
         Args:
-            digest: Digest of the file's key.
-            is_there: Whether the entry exists and must stay counted.
+            digest: Digest that names the file.
+            is_there: Whether only a temporary file was removed, and an entry with this digest exists. One row then
+                stays, and counts the entry.
         """
         with self._section() as table:
             for slot in table.find(digest):
@@ -407,7 +413,7 @@ class Ledger:
 
 
 def _with_last_uses(files: Rows, table: Table) -> Rows:
-    """Return the rows, with the times of last use that a table has for them."""
+    """Return the rows with times of last use from a table; files that it lacks keep their times."""
     rows = table.rows
     order = np.argsort(table.digest[:rows, 0])
     words = table.digest[:rows, 0][order]

@@ -2,11 +2,12 @@
 
 The cache first evicts the entry whose next use, by any reader, is furthest in the future. Belady's rule (IBM Systems
 Journal, 1966) requires future uses, which the plan of a reader contains. Each reader writes a file with the order in
-which it will use entries, and its progress; all processes that share the cache read this file. The distance of an entry
-is the number of uses before its next use, the smallest over all readers. Entries that no reader will use are evicted
-first, in least recently used order.
+which it will use entries, and its progress; all processes that share the cache read this file. A position is an
+index into this order; at each position, a reader uses any number of entries. The distance of an entry is the number of
+positions from a reader's current position to the entry's next use; the smallest distance of all readers counts. Entries
+that no reader will use are evicted first, in least recently used order.
 
-A position is an index into the order; at each position, a reader uses any number of entries. The file has this layout:
+The file has this layout:
 
 ```text
  0  8  petaftr3
@@ -59,9 +60,9 @@ __all__ = [
 ]
 
 NEVER = 1 << 62
-"""Number of uses until the next use of an entry that no reader announced.
+"""Number of positions up to the next use of an entry whose use no reader announced.
 
-It is larger than any other number of uses.
+It is larger than any other number of positions.
 """
 
 LATEST = 1 << 61
@@ -110,8 +111,8 @@ class Future:
 
         Args:
             words: Words (64-bit hashes) of entries, shape (n,); or (n, k) for k entries that are used together.
-            order: Numbers in [0, n), fewer than 2³² of them, or -1 where none of the entries is used; shape
-                (positions,).
+            order: Index into `words` of the entry used at each position, or -1 for no entry; shape (positions,), fewer
+                than 2³².
 
         Example:
             >>> future = Future.of(np.array([[70, 71], [80, 81]], np.uint64), np.array([1, -1, 0]))
@@ -125,9 +126,13 @@ class Future:
         return cls(ascending, np.sort(uses.ravel()), len(order))
 
     def next_use(self, words: NDArray[np.uint64], position: int) -> NDArray[np.int64]:
-        """Return the position of each entry's first use from `position` on, or `NEVER`.
+        """Return the position of each entry's first use that is not before `position`.
 
-        The result has shape (n,), as `words`.
+        The result has shape (n,), as `words`; it is `NEVER` for an entry without such a use.
+
+        Args:
+            words: Words (64-bit hashes) of the entries.
+            position: First position to consider.
         """
         if not len(self.uses):
             return np.full(len(words), NEVER, np.int64)
@@ -153,23 +158,24 @@ class Moving(Protocol):
     def begun(self) -> int:
         """Number of positions that have begun, including finished ones.
 
-        If an entry is in use now, only uses after this number count as its next use.
+        For an entry that is in use now, the next use is the first use among the positions that have not begun.
         """
 
 
 def eviction_order(
     words: NDArray[np.uint64], used: NDArray[np.int64], readers: Sequence[Moving], *, are_in_use: bool = False
 ) -> NDArray[np.int64]:
-    """Return when each entry is needed next, counted in uses from now; shape (n,).
+    """Return the number of positions until each entry is used next; shape (n,).
 
-    The entry with the largest number is evicted first. If no reader will use an entry, its number is larger than
-    `NEVER`, and largest for the least recently used entry.
+    A position is an index into the order that a reader has announced. The smallest number of all readers counts. The
+    entry with the largest number is evicted first. If no reader will use an entry, its number is at least `NEVER`, and
+    larger the longer ago the entry was last used.
 
     Args:
         words: Words (64-bit hashes) of the entries; shape (n,).
         used: Time of each entry's last use, in nanoseconds since 1970; shape (n,).
         readers: All living readers.
-        are_in_use: Whether the entries are in use now: their current use is skipped, and the one after it counts.
+        are_in_use: Whether the entries are in use now, so that the use after the current use counts.
     """
     distance = np.full(len(words), NEVER, np.int64)
     ascending = np.argsort(words)  # lookups in ascending order are faster, because they hit the CPU cache
@@ -191,14 +197,16 @@ def victims(
     """Return the entries to evict, all of which are needed later than the new entry.
 
     Args:
-        needed: When each entry is needed, as `eviction_order` returns; shape (n,).
-        sizes: Bytes of each; shape (n,).
-        incoming: Number of uses before the new entry is needed; less than 0 if it must be stored.
-        least: Bytes and entries that must be freed.
-        batch: Bytes and entries to free if any must be freed, as far as entries are needed later than the new one.
+        needed: When each stored entry is needed, as `eviction_order` returns; shape (n,).
+        sizes: Bytes of each stored entry; shape (n,).
+        incoming: When the new entry is needed, as `eviction_order` returns; less than 0 if it must be stored.
+        least: (bytes, number of entries) that must be freed.
+        batch: (bytes, number of entries) to free if anything must be freed. Less is freed if too few entries are needed
+            later than the new entry.
 
     Returns:
-        Numbers in [0, n); None if the entries that are needed later than the new entry do not free enough.
+        Indices of the entries to evict, the latest needed first. None if evicting all entries that are needed later
+        than the new entry would not free `least`.
 
     Example:
         >>> needed, sizes = np.array([5, 9, 7, 2]), np.array([10, 10, 10, 10])
@@ -230,13 +238,20 @@ class LastRejection:
     def note(self, readers: Sequence[Moving], latest: int) -> None:
         """Record that an entry was rejected.
 
-        `latest` is the latest next use of all stored entries, in uses from now.
+        Args:
+            readers: All living readers.
+            latest: Largest number that `eviction_order` returns for the stored entries.
         """
         self._readers, self._latest = tuple(readers), latest
         self._positions = sum(reader.position for reader in readers)
 
     def applies(self, readers: Sequence[Moving], incoming: int) -> bool:
-        """Return whether an entry that is needed after `incoming` uses is rejected, too."""
+        """Return whether another new entry is rejected, too, because of the recorded rejection.
+
+        Args:
+            readers: All living readers.
+            incoming: When the new entry is needed, as `eviction_order` returns.
+        """
         if not readers or tuple(readers) != self._readers:
             return False
         passed = (sum(reader.position for reader in readers) - self._positions) // len(readers)
@@ -416,10 +431,16 @@ def _following(order: NDArray[np.int64]) -> NDArray[np.int64]:
 def _take_in(
     entry: int, is_kept: NDArray[np.bool_], sizes: NDArray[np.int64], limit: int, stays: NDArray[np.int64]
 ) -> bool:
-    """Store an entry, after evicting entries from the end of `stays` on.
+    """Store an entry in the simulated cache, after evicting others; return whether it is stored.
 
-    Return whether the entry is stored. It is not stored if all entries after it in `stays` together do not free enough
-    space.
+    It is not stored if evicting all entries that come after it in `stays` would not free enough space.
+
+    Args:
+        entry: Number of the entry.
+        is_kept: Whether each entry is in the cache, shape (entries,); updated in place.
+        sizes: Bytes of each entry, shape (entries,).
+        limit: Maximum total bytes of entries in the cache.
+        stays: Numbers of all entries; the last entry is evicted first.
     """
     need = sizes[is_kept].sum() + sizes[entry] - limit
     batch = max(need, limit // BATCHES) if need > 0 else 0

@@ -87,7 +87,7 @@ class DamagedTableError(Exception):
 def slots_for(limit: int) -> int:
     """Return the maximum number of entries of a cache with this limit.
 
-    There is one per 16 KiB, from 64 to 1,048,576.
+    This is one entry per 16 KiB of the limit, but at least 64 and at most 1,048,576 entries.
 
     Example:
         >>> slots_for(1 << 30), slots_for(1 << 60)

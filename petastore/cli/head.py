@@ -171,9 +171,12 @@ def _words(value: Any, field: UnischemaField) -> Text:
 
 
 def _image(value: Any, field: UnischemaField, side: int) -> Text:
-    """Return the text of an image: its dtype and shape, below the drawn image.
+    """Return a table cell for an image: a thumbnail, and below it the dtype and shape.
 
-    `side` is the maximum width of the drawing; 0 draws nothing.
+    Args:
+        value: Pixels of the image; another value is returned as its text.
+        field: Field of the image.
+        side: Maximum width of the thumbnail in characters; 0 omits it.
     """
     if not isinstance(value, np.ndarray):
         return _words(value, field)
@@ -193,7 +196,12 @@ def _is_number(field: UnischemaField) -> bool:
 def _widths(naturals: Sequence[int], leasts: Sequence[int], room: int) -> list[int] | None:
     """Return column widths that fit the terminal; None if they cannot fit.
 
-    The widest columns are shortened.
+    The widest columns are shortened first.
+
+    Args:
+        naturals: Width of each column with its full text, in characters.
+        leasts: Minimum width of each column.
+        room: Width of the terminal without gaps between columns.
     """
     if sum(leasts) > room:
         return None
@@ -343,7 +351,12 @@ def thumbnail(pixels: NDArray[Any], side: int) -> Text:
 
 
 def _colors(pixels: NDArray[np.float64], *, brightest: int) -> list[list[Color]]:
-    """Return the color of each pixel."""
+    """Return the color of each pixel, as one list for each row of pixels.
+
+    Args:
+        pixels: (height, width) gray, or (height, width, 3 or 4) RGB or RGBA.
+        brightest: Value of a pixel that is shown as white.
+    """
     scaled = pixels * (255 / brightest)
     if scaled.ndim == 2:
         scaled = np.repeat(scaled[:, :, None], 3, axis=2)

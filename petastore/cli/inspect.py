@@ -169,7 +169,7 @@ def _partition_facts(name: str, inventory: Inventory) -> PartitionFacts:
 def _indexes_facts(dataset: Dataset) -> tuple[IndexFacts, ...]:
     """Return the facts of each row-group index.
 
-    An index that cannot be used does not prevent the facts of other indexes.
+    For an index that cannot be used, `problem` has the reason; the other indexes are still returned.
     """
     from petastore.storage.metadata.row_group_index import find_indexes, index_names
 

@@ -32,7 +32,7 @@ __all__ = ["copy", "export", "generate_metadata", "migrate", "repair", "verify"]
 _Url = Annotated[str, typer.Argument(help="Dataset: path or URL of its directory.", metavar="URL")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be written, and write nothing.")]
 _MIGRATED = ("up to date, nothing to write", "petastore and Petastorm both read it")
-"""Outcomes of adding metadata for the other library: nothing was missing, or files were written."""
+"""Messages of `migrate` and `export`: nothing was missing; files were written."""
 
 _INTERRUPTED = 130
 """Exit code after Ctrl-C, the usual one of shells; exit code 1 would mean that problems were found."""

@@ -123,7 +123,10 @@ def tune(
 def _arguments_of(
     columns: list[str] | None, decode: str, transform: str | None, storage_options: str, *, shuffle_rows: bool
 ) -> PassedKwargs:
-    """Return the arguments of `make_reader` that these options set."""
+    """Convert values of command-line options to keyword arguments of `make_reader`.
+
+    Options that the user did not set are left out.
+    """
     given: PassedKwargs = {"schema_fields": columns} if columns else {}
     if shuffle_rows:
         given["shuffle_rows"] = True

@@ -58,7 +58,12 @@ StorageOptions: TypeAlias = Annotated[
 
 
 def json_options(text: str, *, option: str = "--storage-options", example: str = '{"anon": true}') -> dict[str, Any]:
-    """Parse the JSON object after an option.
+    """Parse the JSON object after an option, and return it as a dict.
+
+    Args:
+        text: Text after the option.
+        option: Name of the option, for messages.
+        example: Valid text, for messages.
 
     Raises:
         InvalidArgumentError: The text is not a JSON object.
@@ -119,9 +124,9 @@ def settings_of(pairs: Iterable[str]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def errors_in_one_line(*, debug: bool) -> Iterator[None]:
-    """Print a petastore error in the block as one line on stderr.
+    """Return a context manager that prints a petastore error as one line on stderr.
 
-    Then exit with code 2.
+    After an error inside the `with` block, the program exits with code 2.
 
     Args:
         debug: Whether to raise the error instead, so that its traceback is shown.

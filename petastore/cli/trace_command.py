@@ -146,9 +146,19 @@ def _step(
     *,
     as_json: bool,
 ) -> dict[str, object]:
-    """Print the rows of a step, or return them as JSON values; save their images.
+    """Print the rows of a training step, or return them as a dict of JSON values.
 
-    Without `as_json`, the returned dict is empty.
+    Args:
+        dataset: Dataset of the rows.
+        planned: Plan of the training run.
+        step: Number of the step, from 0.
+        batch_size: Rows per batch on each rank.
+        epoch: Epoch from whose start steps are counted; None counts over all epochs.
+        rank: Rank whose rows are shown; None shows all ranks.
+        columns: Names or regular expressions of the columns to show. None shows no columns, or the images if they are
+            saved.
+        images: Directory to which images are written as PNG; None writes none.
+        as_json: Whether to return the rows instead of printing them. Otherwise the returned dict is empty.
     """
     from petastore.plan import Cursor
 
@@ -186,9 +196,9 @@ _PLACE_NAMES = ("source_file", "source_row_group", "source_row")
 
 
 def _place_fields(fields: Sequence[UnischemaField], *, ranks: bool) -> list[UnischemaField]:
-    """Return the fields that are shown for each row.
+    """Return the fields that are shown for each row of a step.
 
-    They are its rank, its place (file, row group and row), and the chosen columns.
+    The fields are the rank (if `ranks` is True), the file, the row group, the row number, and the chosen columns.
     """
     rank = [UnischemaField("rank", "int64")] if ranks and all(field.name != "rank" for field in fields) else []
     places = [UnischemaField(name, dtype) for name, dtype in zip(_PLACE_NAMES, ("str", "int32", "int64"), strict=True)]
@@ -212,7 +222,12 @@ def _rows_of(rows: StepRows, dataset: Dataset, fields: Sequence[UnischemaField])
 
 
 def _step_facts(rows: StepRows, lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return a step and its rows as a dict of JSON values."""
+    """Return a step and its rows as a dict of JSON values.
+
+    Args:
+        rows: Rows of the step.
+        lines: One dict of JSON values for each row. Repeats of `last_batch="pad"` also get `"valid": False`.
+    """
     valid = [
         {**line, "valid": False} if not is_valid else line for line, is_valid in zip(lines, rows.valid, strict=True)
     ]

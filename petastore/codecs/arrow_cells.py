@@ -109,7 +109,7 @@ def _raw_values(values: pa.Array, field: UnischemaField) -> Any:
 
 
 def _list_depth(arrow_type: pa.DataType) -> int:
-    """Return the number of list levels around the leaves of a type."""
+    """Return the number of nested list levels of a type: 2 for lists of lists of numbers."""
     if isinstance(arrow_type, pa.FixedShapeTensorType):
         return len(arrow_type.shape) + _list_depth(arrow_type.value_type)
     return 1 + _list_depth(arrow_type.value_type) if is_list(arrow_type) else 0

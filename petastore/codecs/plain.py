@@ -92,7 +92,7 @@ def _sizes(cells: pa.Array, itemsize: int | None) -> NDArray[np.int64]:
 
 
 def _has_lengths(stored: pa.DataType) -> bool:
-    """Return whether a type is text or bytes with offsets."""
+    """Return whether a type is text or bytes whose lengths can be computed from offsets."""
     types = pa.types
     is_string = types.is_string(stored) or types.is_large_string(stored)
     return bool(is_string or types.is_binary(stored) or types.is_large_binary(stored))

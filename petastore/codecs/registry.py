@@ -39,7 +39,10 @@ _classes: dict[str, type] = {
 }
 
 _HOMES: dict[str, str] = {"arrow": "petastore.codecs.arrow_cells"}
-"""Modules that register rarely used codecs, imported when a document names them."""
+"""Dict from codec id to the module that registers the codec, for rarely used codecs.
+
+The module is imported when a schema document contains the id.
+"""
 
 
 def codec_of(field: UnischemaField) -> Codec:

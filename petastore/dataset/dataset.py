@@ -269,11 +269,11 @@ class Dataset:
     def to_pandas(self, n: int | None = None, columns: Fields | None = None) -> Any:
         """Return the decoded rows as a `pandas.DataFrame`, in unshuffled order.
 
-        Arrays are objects.
+        A column of arrays has dtype `object`, with one NumPy array per row.
 
         Args:
             n: Number of rows, from the first; None means all, which must fit in memory.
-            columns: As in `head`.
+            columns: Names, regular expressions over whole names, or fields; None means all.
 
         Raises:
             MissingExtraError: pandas is not installed.
@@ -290,7 +290,7 @@ class Dataset:
 
         Args:
             n: Number of rows, from the first; None means all, which must fit in memory.
-            columns: As in `head`.
+            columns: Names, regular expressions over whole names, or fields; None means all.
 
         Raises:
             SchemaError: Arrow has no type for a field, such as complex numbers.
@@ -457,7 +457,8 @@ class Dataset:
         Args:
             asked: File of each row group, and its number in the file.
             parts: Parts to read of each row group.
-            files: As in `reading`.
+            files: Store of open files and verified page checksums, which later calls reuse; None closes each file after
+                reading.
 
         Raises:
             pa.ArrowInvalid: The row groups have different types.

@@ -249,9 +249,9 @@ def _first(bad: NDArray[np.bool_]) -> int | None:
 def held_against_directory(
     tables: Iterator[pa.Table], keys: Sequence[StoredKey], file: DataFile, row_group: int
 ) -> Iterator[pa.Table]:
-    """Yield the tables of a row group; check stored partition keys in them.
+    """Yield the tables of a row group, after checking the partition keys that they contain.
 
-    The keys must agree with the directory of the file.
+    The value of a key in each row must equal the value in the directory name of the file.
 
     Args:
         tables: All rows of each column in the order of the file, in one table or several.
@@ -260,7 +260,7 @@ def held_against_directory(
         row_group: Number of the row group in the file.
 
     Raises:
-        DecodeError: A cell contradicts the directory; the message has both values and the place.
+        DecodeError: A cell contradicts the directory name; the message has both values, file, row group and row.
     """
     said = dict(file.partitions)
     rows_before: dict[str, int] = {}

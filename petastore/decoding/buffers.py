@@ -121,7 +121,7 @@ class Buffers:
     def count(self, size: int) -> None:
         """Count memory that was allocated elsewhere towards the limit.
 
-        It is added to `given_bytes`.
+        It counts like an array that is still referenced (`given_bytes`), so that less memory is kept for reuse.
         """
         with self._lock:
             self.given_bytes += size

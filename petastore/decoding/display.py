@@ -186,12 +186,13 @@ def png_bytes(pixels: NDArray[Any]) -> bytes:
 
 
 def drawable(value: Any) -> NDArray[Any] | None:
-    """Return an array that can be drawn as an image, or None.
+    """Return the part of a value that can be drawn as an image; None if it cannot be drawn.
 
-    The array has pixels, or is a matrix, or is the first matrix of more dimensions.
+    A `uint8` image and any matrix of numbers are drawn whole. For an array of more dimensions, the first index of the
+    leading dimensions is drawn, such as the first frame of a video.
 
     Returns:
-        Shape (height, width), (height, width, 3) or (height, width, 4); None for other values.
+        Array of shape (height, width), (height, width, 3) or (height, width, 4).
 
     Example:
         >>> [None if shown is None else shown.shape for shown in map(drawable, (np.zeros((5, 4, 3)), np.zeros(4), "x"))]

@@ -80,9 +80,10 @@ def from_torch(
     mesh: DeviceMesh | None = None,
     mesh_dim: str | int | Sequence[str | int] | None = None,
 ) -> Shard:
-    """Return the shard of this torch.distributed rank, or its place in a device mesh.
+    """Return the shard of this torch.distributed rank.
 
-    Use a device mesh for FSDP and other parallelism in several dimensions.
+    Pass a device mesh for FSDP and other parallelism in several dimensions. The shard is then the rank's coordinate
+    along `mesh_dim`, and the size of this dimension.
 
     Ranks that differ only in other mesh dimensions, such as tensor-parallel peers, get the same shard and the same
     batches.

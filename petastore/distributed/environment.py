@@ -326,8 +326,8 @@ def agreed(claims: Sequence[Claim], around: Claim | None = None) -> Shard | None
     Args:
         claims: Claims that must have the same numbers.
         around: Claim of a launcher that may have started the launcher of this process, such as `srun` for a `torchrun`
-            on each node. Its shard is used only if there are no other claims. It contradicts claims of a single rank if
-            it reports several ranks.
+            on each node. Its shard is used only if `claims` is empty. An error is raised if it reports several ranks
+            and `claims` report a world size of 1.
 
     Raises:
         InvalidArgumentError: Two sources disagree; the message names both.

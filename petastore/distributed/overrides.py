@@ -133,7 +133,16 @@ def with_environment(reads: Callable[_Asked, _Given]) -> Callable[_Asked, _Given
 
 
 def _overriding(environ: Mapping[str, str], parameters: list[str], function: str) -> list[tuple[str, Any]]:
-    """Return (parameter, value) pairs for the arguments that variables override."""
+    """Return (parameter, value) for each argument that an environment variable overrides.
+
+    Args:
+        environ: Environment variables.
+        parameters: Names of the function's parameters.
+        function: Name of the function, for messages.
+
+    Raises:
+        InvalidArgumentError: A variable `PETASTORE_…` is unknown or invalid, or the function lacks its parameter.
+    """
     found: list[tuple[str, Any]] = []
     for variable in sorted(name for name in environ if name.startswith(_PREFIX) and name != _CACHE_DIRECTORY):
         override = _OVERRIDES.get(variable)

@@ -217,7 +217,11 @@ _WHAT_TO_GIVE = {
 
 
 def _kind(field: UnischemaField) -> tuple[str, tuple[type, ...]]:
-    """Return the kind of a field's values, and the types of literals for comparisons."""
+    """Return the kind of a field's values, and the types of literals to compare with.
+
+    The kind is `"text"`, `"bytes"`, `"decimal"` or the kind character of the NumPy dtype, such as `"f"`; unsigned
+    integers have the kind `"i"`.
+    """
     kinds: dict[Any, tuple[str, tuple[type, ...]]] = {
         np.str_: ("text", (str,)),
         np.bytes_: ("bytes", (bytes,)),

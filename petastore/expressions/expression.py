@@ -197,7 +197,7 @@ class Comparison(Expression):
     """Literal to compare with."""
 
     def describe(self) -> list[Any]:
-        """Return `["<=", column, literal]`."""
+        """Return `[operator, column, literal]`, for example `["<=", "age", …]`."""
         return [self.operator, self.column, literal_json(self.literal)]
 
     def __repr__(self) -> str:
@@ -346,9 +346,11 @@ def col(name: str) -> Column:
 
 
 def fold(expression: Expression, leaf: Callable[[Any], _Result]) -> _Result:
-    """Evaluate an expression by a function for its comparisons, and return the result.
+    """Compute a value for each comparison of an expression, and combine the values.
 
-    `leaf` is applied to each comparison. Its results are combined by `&`, `|` and `~`, as in the expression.
+    Args:
+        expression: Comparisons and other tests of single columns, joined by `&`, `|` and `~`.
+        leaf: Function that returns the value of a test. Values are combined by `&`, `|` and `~`, as in the expression.
 
     Example:
         >>> sorted(fold((col("a") == 1) | (col("b") == 2), lambda leaf: {leaf.column}))

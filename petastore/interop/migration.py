@@ -221,7 +221,10 @@ def _planned(location: Location) -> _Steps:
 def _checked(declared: Unischema, footers: list[Footer]) -> Unischema:
     """Check the schemas of all files, and return the schema of the dataset.
 
-    It is the declared schema and the partition columns that are not declared.
+    The result has the declared fields, and the partition columns that the declared schema lacks.
+
+    Raises:
+        SchemaError: The files do not match the schema.
     """
     partitions = partition_fields([footer.file for footer in footers])
     names = tuple(field.name for field in partitions)
@@ -233,9 +236,10 @@ def _checked(declared: Unischema, footers: list[Footer]) -> Unischema:
 
 
 def _indexes(location: Location, inventory: Inventory) -> tuple[list[RowGroupIndex], dict[str, str]]:
-    """Return Petastorm's indexes to migrate, and the reason for each other index.
+    """Return the indexes of Petastorm to convert, and why others cannot be converted.
 
-    The reasons are a dict from index name to text.
+    The second value is a dict from index name to reason. If the indexes cannot be read, the dict has the single name
+    "all". An index that petastore already has in a valid form is in neither value.
     """
     try:
         found = read_petastorm_indexes(location, inventory)

@@ -212,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     `import petastorm` imports petastore in the script and in its child processes.
 
     Args:
-        arguments: `SCRIPT [ARGUMENT …]` or `-m MODULE [ARGUMENT …]`; None takes the command line's.
+        arguments: `SCRIPT [ARGUMENT …]` or `-m MODULE [ARGUMENT …]`; None means `sys.argv[1:]`.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     is_module = given[:1] == ["-m"]

@@ -185,7 +185,13 @@ def _write(dataset: Dataset, pickled: bytes, *, dry_run: bool) -> tuple[str, ...
 
 
 def _says_the_same(there: bytes | None, ours: bytes, stored: pa.Schema) -> bool:
-    """Return whether the existing pickle has the same schema, readable by Petastorm."""
+    """Return whether the existing pickle has the schema, and Petastorm can read it.
+
+    Args:
+        there: Existing pickle; None if the dataset has none.
+        ours: Pickle that the export would write.
+        stored: Arrow schema of the files.
+    """
     if there is None or any(name in there for name in _OLD_NAMES):
         return False
     try:

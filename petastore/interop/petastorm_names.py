@@ -1,7 +1,7 @@
 """Table of Petastorm's modules and names with their petastore equivalents.
 
-The table maps a name either to an object of petastore, written `"module:name"`, or to an `Instead`, which contains the
-reason why petastore does not have the name, and its replacement. `petastore.interop.petastorm` builds modules from the
+The table maps a name to an object of petastore, written `"module:name"`. If petastore does not have the name, the value
+is an `Instead` with the reason or the replacement. `petastore.interop.petastorm` builds modules from the
 table.
 """
 

@@ -72,7 +72,7 @@ def _is_identifier(name: str) -> bool:
 
 
 def _unreadable(field: UnischemaField) -> str | None:
-    """Return the reason why Petastorm cannot read a field; None if it can."""
+    """Return the reason why Petastorm cannot read a field; None if Petastorm can read it."""
     codec, kind = field.codec, field.dtype.kind
     if not _is_identifier(field.name) or field.name.startswith("_"):
         return "rows of Petastorm are named tuples, which cannot have a field of this name"

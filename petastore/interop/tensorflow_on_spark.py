@@ -101,8 +101,8 @@ class DataFeed:
     def _columns_of_next(self, batches: Iterator[Batch]) -> list[Any]:
         """Return the columns of the next `batch_size` rows, and advance.
 
-        A larger batch of the reader is returned in several steps. After the last row, the columns are empty, and the
-        reader is closed.
+        If a batch of the reader has more rows, the next calls return its remaining rows. After the last row, the
+        columns are empty, and the reader is closed.
         """
         if self._is_over or self._next is None:
             self.terminate()

@@ -39,10 +39,16 @@ Stage: TypeAlias = Literal["storage", "decoding", "transform", "assembly", "copy
 STAGES: tuple[Stage, ...] = ("storage", "decoding", "transform", "assembly", "copy")
 
 Owner: TypeAlias = "int | tuple[int, ...]"
-"""Object of some work: the number of the assembled span (consecutive batches), or a tuple of loaded row groups."""
+"""Identifier of the data of a logged time interval, used to divide waits among stages.
+
+An int is the number of the span (consecutive batches) that was assembled. A tuple contains the numbers of the row
+groups that were loaded."""
 
 Segment: TypeAlias = tuple[float, float, Stage, Owner, int]
-"""Time that one thread spent in one stage: begin and end by `time.perf_counter`, stage, owner, thread."""
+"""Time interval that one thread spent in one stage: `(begin, end, stage, owner, thread)`.
+
+Begin and end are values of `time.perf_counter`. The owner is the span or the row groups on which the thread worked, and
+`thread` the number of the thread."""
 
 Segments: TypeAlias = "collections.deque[Segment]"
 """Log of time intervals (segments) of threads. Threads append to the log and pop from it without a lock."""
@@ -159,9 +165,10 @@ def _usage() -> Any:
 
 
 def running_since(stage: Stage) -> Callable[[object], None]:
-    """Return a callback that logs, in a stage, the time from now until the callback is called.
+    """Return a callback that logs the time from now until it is called, as time in a stage.
 
-    The time counts as work of another process for the calling thread's task.
+    The time counts for the current task of the calling thread, as work that another process does. Without a task,
+    nothing is logged. The callback ignores its argument, so it can be passed to `Future.add_done_callback`.
     """
     work: at_work | None = getattr(_current, "work", None)
     began = time.perf_counter()

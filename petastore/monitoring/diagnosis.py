@@ -48,19 +48,19 @@ class Counters:
     """Time that training waited for data."""
 
     wait_storage_seconds: float = 0.0
-    """Part of the wait for requests to storage."""
+    """Part of `wait_seconds` that is due to storage: remote requests, and reads from local disks."""
 
     wait_decoding_seconds: float = 0.0
-    """Part of the wait for Parquet pages and codecs, and for the page cache of local disks."""
+    """Part of `wait_seconds` that is due to decoding of Parquet pages and cells, and to reads from the page cache."""
 
     wait_transform_seconds: float = 0.0
-    """Part of the wait for the function of `transform_spec`, in threads or processes."""
+    """Part of `wait_seconds` that is due to the function of `transform_spec`, in threads or processes."""
 
     wait_assembly_seconds: float = 0.0
-    """Part of the wait for planning, gathering rows into batches, and converting batches to tensors."""
+    """Part of `wait_seconds` that is due to planning, gathering rows into batches, and conversion to tensors."""
 
     wait_copy_seconds: float = 0.0
-    """Part of the wait for copies from host memory to the device, in a loader with `device=`."""
+    """Part of `wait_seconds` that is due to copies from host memory to the device, in a loader with `device=`."""
 
     startup_seconds: float = 0.0
     """Wait for the first batch of the reader's first iteration; not part of the other times."""

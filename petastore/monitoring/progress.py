@@ -168,7 +168,7 @@ def progress_shown(
         progress: True, a function of the user, or None or False for nothing.
         title: Name of the task, such as "reading".
         unit: Name of the units, in the plural.
-        total: Number of all units; None if it is unknown, or an argument of the callback.
+        total: Number of all units; None if the number is unknown, or if the caller passes it with each update.
 
     Raises:
         InvalidArgumentError: `progress` is neither a bool, None nor a function.

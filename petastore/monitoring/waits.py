@@ -26,7 +26,10 @@ __all__ = ["Listener", "RowGroups", "WaitMeter", "attributed", "timed"]
 
 
 Listener: TypeAlias = "Callable[[WaitMeter, Sequence[Segment], float, float], object]"
-"""Function called after each wait; see `WaitMeter`."""
+"""Function `listener(meter, segments, began, ended)` that the consumer's thread calls after each wait.
+
+`segments` are the time intervals that threads have logged since the previous wait. `began` and `ended` are the begin
+and end of the wait."""
 
 _SHORTEST_S = 20e-6
 """Minimum seconds of a wait that is attributed to stages; in a shorter wait, the batches were already assembled."""
@@ -96,7 +99,10 @@ _COST_S, _COST_OF_SEGMENT_S = 50e-6, 1.2e-6
 """Estimated seconds to divide a wait among stages: per wait, and in addition per logged time interval."""
 
 _FIRST_CREDIT_S, _MOST_CREDIT_S = 2e-3, 50e-3
-"""Seconds that attributing waits may take beyond `_COST_SHARE`: at the start of an iteration, and at most later."""
+"""Time credit in seconds for dividing waits among stages: at the start of an iteration, and the maximum.
+
+The credit grows by `_COST_SHARE` of the elapsed time. A wait is divided only if the credit covers the estimated cost
+of dividing it."""
 
 
 class WaitMeter:
@@ -214,7 +220,11 @@ class WaitMeter:
         return attributed(segments, began, ended, number, groups)
 
     def _note_files(self, segments: Iterable[Segment]) -> None:
-        """Add the time of each load to the file of the loaded row groups."""
+        """Add the seconds of each row group load to the total of the row group's file.
+
+        Args:
+            segments: Logged time intervals of all threads; intervals of assembly are ignored.
+        """
         of_loads = [(each[3], each[1] - each[0]) for each in segments if not isinstance(each[3], int)]
         if self._row_groups is None or not of_loads:
             return

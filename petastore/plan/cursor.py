@@ -79,7 +79,7 @@ class Cursor:
     def is_at_end(self, epochs: int | None) -> bool:
         """Return whether the current pass is finished, if a pass has `epochs` epochs.
 
-        A pass is an iteration over a reader; with None, it is endless.
+        A pass is an iteration over a reader. If `epochs` is None, passes are endless, and the result is False.
 
         Example:
             >>> Cursor(3, 0, 1).is_at_end(2), Cursor(2, 7, 1).is_at_end(2), Cursor(9, 0, 1).is_at_end(None)

@@ -139,14 +139,16 @@ class Plan(RankPlan):
     def is_begun(self, cursor: Cursor) -> bool:
         """Return whether rows of the cursor's epoch were already consumed.
 
-        True also if rows were consumed only before other rows were excluded in the middle of the epoch.
+        If rows were excluded in the middle of this epoch, the result is True even at position 0, because the position
+        then counts only rows that were consumed since the exclusion.
         """
         return cursor.position > 0 or self._rest_in(cursor.epoch) is not None
 
     def restarted(self, epoch: int) -> Self:
-        """Return this plan with all rows of an epoch that is read again from its start.
+        """Return the plan with which to read an epoch again from its first row.
 
-        After rows were excluded in the middle of an epoch, the plan has only the remaining rows of this epoch.
+        If rows were excluded in the middle of this epoch, this plan has only the remaining rows of the epoch. The
+        result has all rows of the epoch that are not excluded.
 
         Example:
             >>> from petastore.plan.request import Order
@@ -199,9 +201,9 @@ class Plan(RankPlan):
         return self.num_rows if rest is None else int(rest.counts.sum())
 
     def _rest_in(self, epoch: int) -> Selection | None:
-        """Return the remaining rows of an epoch in the middle of which rows were excluded.
+        """Return the remaining rows of an epoch, if rows were excluded after it began.
 
-        None for any other epoch.
+        Return None for any other epoch.
         """
         rest = self.request.under_way
         return None if rest is None or rest.epoch != epoch or rest.rest is None else rest.rest.selection
@@ -289,7 +291,7 @@ class Plan(RankPlan):
         return self._spans_of_two_orders(size, pace, after)
 
     def _spans_of_two_orders(self, size: int, pace: SpanSizes, after: Cursor) -> Iterator[Span]:
-        """Yield spans of an epoch with an order of its own, then of the later epochs.
+        """Yield the spans after a cursor, if its epoch has another order than later epochs.
 
         A span consists of consecutive batches that are assembled together.
         """
@@ -321,7 +323,7 @@ class Plan(RankPlan):
 
         Args:
             order: Options of the row order.
-            rest: Remaining rows of an epoch in the middle of which rows were excluded; None for any other epoch.
+            rest: Remaining rows of an epoch, if rows were excluded after it began; None for any other epoch.
         """
         rows, selection = (self.rows, self.selection) if rest is None else (rest.counts, rest)
         num_rows = self.num_rows if rest is None else int(rows.sum())

@@ -347,9 +347,14 @@ class RankPlan(abc.ABC):
         return Walk(self._sources_in(epoch), min(pace.most_rows, self._walked_rows))
 
     def next_uses(self, begin: float, now: float) -> NextUses:
-        """Return the times at which this rank needs each row group next; see `NextUses`.
+        """Return when this rank uses row groups, from `begin` to the end of the next period.
 
-        Times are counted in rows since epoch 0.
+        For periods, see `NextUses`. A row group may occur several times. A time is the number of rows of all sources
+        that are read since epoch 0.
+
+        Args:
+            begin: Time from which uses are returned.
+            now: Current time, at least `begin`, in the current period.
         """
         return next_uses(self._sources_in(int(now) // self.num_rows), begin, now)
 

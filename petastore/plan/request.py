@@ -284,7 +284,7 @@ class Rest:
     """`Plan.data_fingerprint` of the plan with which the epoch began."""
 
     position: int
-    """Position in the epoch of that plan at which rows were excluded."""
+    """Number of rows of the epoch that were consumed before rows were excluded."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -360,13 +360,13 @@ class OrderOptions:
         seed: Seed of the row order; any integer. None draws a random seed, or uses seed 0 with `shard_count`, so that
             all ranks agree.
         shuffle_rows: Whether to shuffle rows within the shuffle buffer, in a new order each epoch.
-        shuffle_row_groups: Whether to read row groups in random order, new in each epoch.
+        shuffle_row_groups: Whether to read row groups in random order; see also `reshuffle_each_epoch`.
         shuffle_buffer_bytes: Size of the shuffle buffer for `shuffle_rows`, in bytes or as text such as `"1GB"`: bytes
             of encoded cells, over all ranks together. A larger buffer mixes better.
-        interleave: Number of row groups, over all ranks, that are read concurrently and interleaved. None derives it
-            from `shuffle_buffer_bytes` with `shuffle_rows`; otherwise it means one per rank and loader worker.
-        shuffle_block_rows: Number of rows that are shuffled together in each interleaved part; None derives it from
-            `shuffle_buffer_bytes`.
+        interleave: Number of row groups, over all ranks, that are read concurrently and interleaved. If None, it is
+            derived from `shuffle_buffer_bytes` if rows are shuffled; otherwise it is one per rank and loader worker.
+        shuffle_block_rows: Number of rows that are shuffled together in each interleaved sequence of row groups; None
+            derives it from `shuffle_buffer_bytes`.
         reshuffle_each_epoch: Whether row groups get a new order in each epoch. With False, a rank reads the same row
             groups in every epoch, and most of them again after the number of ranks changes, so that its cache stays
             useful. None means False with a local disk cache, else True.

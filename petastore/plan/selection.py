@@ -119,7 +119,7 @@ class RowBitmaps(Mapping[int, NDArray[np.bool_]]):
     def select(self, groups: NDArray[np.int32], places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Convert indices among the selected rows to row numbers in the row groups.
 
-        In row groups without a bitmap, both are equal.
+        In row groups without a bitmap, the index of a row equals its row number.
 
         Args:
             groups: Row group of each row, shape (n,).

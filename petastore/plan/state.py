@@ -151,7 +151,7 @@ def _begun_with_more_rows(plan: Plan, state: Mapping[str, Any], cursor: Cursor) 
     Return the plan and the cursor (position); None for any other state.
 
     Raises:
-        InvalidArgumentError: The state is of such an epoch, but of other data.
+        InvalidArgumentError: The epoch began before rows were excluded, but the state belongs to other data.
     """
     rest = state.get("rest")
     if rest is None and state["dataset"] == plan.data_fingerprint:
@@ -357,7 +357,7 @@ def plans_with_excluded_rows(plan: Plan) -> Iterator[Plan]:
 
 
 def with_rest(plan: Plan, begun: Plan, cursor: Cursor) -> Plan:
-    """Return a plan that finishes an epoch in the middle of which rows were excluded.
+    """Return a plan that finishes the current epoch after rows were excluded.
 
     Args:
         plan: Plan of the later epochs, without the excluded rows.

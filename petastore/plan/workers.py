@@ -464,7 +464,7 @@ def with_lanes_for_workers(plan: Plan, workers: int, *, shuffle_buffer_bytes: in
 def _divisible(lanes: int, parts: int) -> int:
     """Return a number near `lanes` that is divisible by `parts`.
 
-    With it, each of `parts` workers reads its own row groups (`spreads_evenly`).
+    With the returned number of lanes, each of `parts` workers reads only its own row groups (`spreads_evenly`).
     """
     multiples = range(max(round(lanes / parts), 1), 0, -1)
     return next(multiple * parts for multiple in multiples if spreads_evenly(multiple * parts, parts))
@@ -489,7 +489,7 @@ def plan_of_numbers(
 
     Args:
         inventory: Inventory of the dataset.
-        rows: Number of rows of each row group that have a number, shape (groups,).
+        rows: Number of selected rows of each row group, shape (groups,); row numbers count only these rows.
         shuffle: Whether row groups and rows are permuted; otherwise they are in file order.
         seed: Seed of the order, any integer.
         shard: Shard of this rank.

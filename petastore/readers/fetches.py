@@ -85,7 +85,7 @@ def _in_footer(footer: Footer, ordinals: NDArray[np.int32], columns: list[str]) 
 
 
 REQUESTS_BEFORE = 1
-"""Number of requests before the first row group of a file whose version is unknown: one, for the footer."""
+"""Number of requests that a file of unknown version needs before its row groups are read: one, for the footer."""
 
 
 def fetches_of(dataset: Dataset, columns: Iterable[str]) -> Fetches:

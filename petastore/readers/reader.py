@@ -285,6 +285,10 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
     def replan(self, plan: RankPlan, begin: Cursor) -> None:
         """Start a new iteration with another plan for the same rows, such as another order.
 
+        Args:
+            plan: The new plan.
+            begin: Position in the new plan at which the iteration begins.
+
         Raises:
             ReaderClosedError: The reader was closed.
         """

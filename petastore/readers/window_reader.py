@@ -62,9 +62,9 @@ HEADS_BYTES = 16 * 1024 * 1024
 
 
 def window_schema(rows: Unischema, places: Mapping[str, Sequence[int]]) -> Unischema:
-    """Return the schema of windows: the fields of the rows that windows have.
+    """Return the schema of windows, made from the fields of their rows.
 
-    Each field has an additional first axis, whose length is the number of offsets with this field.
+    Each field has an additional first axis, whose length is the number of a window's rows that have this field.
 
     Args:
         rows: Schema of rows, after the transform.
@@ -115,7 +115,14 @@ class RowsBehind:
     def _extended(
         self, following: Sequence[Following], rows: int, read: Read, parts: Sequence[Part]
     ) -> Iterator[pa.Table]:
-        """Yield the tables of each part (some of the columns) of a row group, with the following rows appended."""
+        """Yield the tables of each part (set of columns) of a row group, with the following rows appended.
+
+        Args:
+            following: Rows of later row groups to append.
+            rows: Number of rows of the row group itself.
+            read: Function from parts to the tables of the row group.
+            parts: Sets of columns to read.
+        """
         left = read(parts)
         tables = at_least(left, rows)
         for part in parts:
@@ -191,7 +198,7 @@ class WindowAssembler:
     def _covered(self, span: Span, *, apart: bool) -> tuple[Span, NDArray[np.int64]]:
         """Return a span (consecutive batches) of the distinct rows of windows, and each window's indices in this span.
 
-        The index array has shape (windows, window length), with -1 for rows without fields.
+        The index array has shape (windows, window length). It has -1 at offsets for which the window has no fields.
 
         Args:
             span: Consecutive batches of windows.
@@ -267,7 +274,13 @@ def _each_once(
 
 
 def _window_column(rows: Decoded, place_of: NDArray[np.int64], buffers: Buffers) -> Decoded:
-    """Return the values of each window's rows, shape (windows, rows per window, …)."""
+    """Return a column of windows: the values of each window's rows, shape (windows, rows per window, …).
+
+    Args:
+        rows: The column, with one value for each distinct row.
+        place_of: Index in `rows` of each row of each window, shape (windows, rows per window).
+        buffers: Allocator of the result.
+    """
     places = place_of.ravel()
     shape = (*place_of.shape, *rows.values.shape[1:])
     if rows.values.dtype.hasobject or len(places) == 0:

@@ -152,7 +152,14 @@ def _key(dataset: Dataset, ngram: NGram, field: UnischemaField, most: Any, selec
 
 
 def _of_rows(flags: NDArray[np.bool_], rows: int, order: NDArray[Any] | None) -> NDArray[np.bool_]:
-    """Convert flags of the rows `order` to a mask of all rows of a row group, shape (rows,); None means file order."""
+    """Convert the flags of some rows to a mask of all rows of a row group, shape (rows,).
+
+    Args:
+        flags: Whether a window begins at each row of `order`.
+        rows: Number of rows of the row group.
+        order: Row numbers to which the flags belong, each once; other rows get False. None means all rows in file
+            order.
+    """
     if order is None:
         return flags
     of_rows = np.zeros(rows, dtype=np.bool_)
@@ -177,7 +184,12 @@ class _Timestamps:
         """Numbers of the row groups with rows from which windows are formed."""
 
     def series(self, most: Any, group: int) -> SeriesOfGroup:
-        """Return the series of a row group: its rows sorted by series, with keys and first and last timestamps."""
+        """Return the series of a row group: its rows sorted by series, with keys and first and last timestamps.
+
+        Args:
+            most: Maximum difference between the timestamps of consecutive rows of a window, from `most_between`.
+            group: Number of the row group.
+        """
         rows, cells = self._rows(group), self._cells(group)
         stamps = self._decoded(group, rows, cells[self._field.name])
         codes, keys = np.zeros(len(stamps.values), np.int32), [()]
@@ -192,13 +204,30 @@ class _Timestamps:
         return dataclasses.replace(kept, order=order.astype(np.int32))
 
     def rows_of(self, line: SeriesLine, group: int) -> NDArray[Any] | None:
-        """Return a row group's rows from which windows are formed, sorted by series; None means all in file order."""
+        """Return a row group's rows from which windows are formed, sorted by series; None means all in file order.
+
+        Args:
+            line: All rows of the dataset, ordered by series.
+            group: Number of the row group.
+        """
         return line.orders.get(group) if self._series else self._rows(group)
 
     def _coded(
         self, columns: list[pa.Array], group: int, rows: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.int32], list[tuple[Any, ...]]]:
-        """Return the series number of each row, shape (rows,), and the key of each series, by first occurrence."""
+        """Number the series of a row group by first occurrence.
+
+        Args:
+            columns: Columns of `group_by`, with the rows from which windows are formed.
+            group: Number of the row group, for errors.
+            rows: Numbers of these rows, for errors; None means all rows.
+
+        Returns:
+            Number of each row's series, shape (rows,); and the key of each series, a tuple with one value per column.
+
+        Raises:
+            InvalidArgumentError: A value is null or NaN.
+        """
         parts, values = [], []
         for name, column in zip(self._series, columns, strict=True):
             gone = np.flatnonzero(_is_nothing(column))
@@ -268,7 +297,13 @@ class _Timestamps:
         }
 
     def of_groups(self, kept: Callable[[Any, int], _Kept], most: Any, workers: Workers) -> dict[int, _Kept]:
-        """Call `kept(most, group)` for each row group concurrently; return the results by row group number."""
+        """Call a function for each row group concurrently; return its results by row group number.
+
+        Args:
+            kept: Function `kept(most, group)`, such as `series`.
+            most: First argument of each call: maximum difference between timestamps.
+            workers: Workers that call the function.
+        """
         pool = workers.pool()
         try:
             return dict(

@@ -309,9 +309,17 @@ class AlikeCodec(Codec, Protocol):
     def alike_viewer(self, field: UnischemaField) -> Viewer:
         """Return a function that views a column of a variable shape as one array.
 
-        The function is like that of `ViewingCodec.viewer`, but for a variable shape and a dtype other than object. It
-        returns an array `(rows, *shape)` with a shape that the field allows. It also returns None if the shapes of
-        cells differ, or if the column has nulls.
+        The function does not copy the column. A reader calls this method once, and the returned function for every
+        column, from any of its threads.
+
+        Args:
+            field: Declared field, with a variable shape and a dtype other than object.
+
+        Returns:
+            A function of a `pyarrow.Array` (not chunked; its offset may be > 0), possibly with nulls. The function
+            returns a read-only array `(rows, *shape)` of `field.dtype` in any byte order, with a shape that the field
+            allows. It returns None if `decode_column` is needed: if the cells differ in shape or format, if the column
+            has nulls, or if a cell may be invalid.
         """
         ...
 
@@ -330,7 +338,8 @@ class BytesCodec(Codec, Protocol):
         Args:
             cells: The bytes of each cell, read-only arrays of uint8.
             field: Declared field.
-            out: As in `decode_column`.
+            out: C-contiguous array of `len(cells)` values, written in place. With a fixed shape, it has dtype
+                `field.dtype` and shape `(rows, *field.shape)`; otherwise dtype object and shape `(rows,)`.
 
         Raises:
             DecodeError: As `decode`, with `row` set to the index in `cells`.

@@ -225,7 +225,9 @@ class FileSchemas:
     def left_out(self, columns: SchemaWord) -> frozenset[str]:
         """Return the columns that are stored in some files, but are not read.
 
-        With `"common"`, they are missing in at least one file; with `"first"`, in the first file.
+        Args:
+            columns: With `"union"`, all columns are read. With `"common"`, columns that at least one file lacks are not
+                read; with `"first"`, columns that the first file lacks.
 
         Raises:
             InvalidArgumentError: `columns` is not a value of the parameter `schema`.

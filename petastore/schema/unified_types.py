@@ -18,7 +18,7 @@ __all__ = ["unified_field", "unified_type"]
 _INTEGERS = (pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64())
 _FLOATS = (pa.float16(), pa.float32(), pa.float64())
 _EXACT_INTEGER_BITS = {16: 11, 32: 24, 64: 53}
-"""Bits of the integers that a float of some width represents exactly."""
+"""Dict from the bits of a float type to the bits of integers that it represents exactly."""
 
 _UNITS = ("s", "ms", "us", "ns")
 _MOST_DIGITS = 76  # maximum digits of decimal256

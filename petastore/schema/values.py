@@ -66,7 +66,8 @@ _ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 def date_or_bool(text: str) -> np.datetime64 | bool | None:
     """Parse a text as a date or boolean, as in the names of partition directories.
 
-    Only `YYYY-MM-DD`, `true` and `false` are accepted, so each value has one text. Return None for other text.
+    Only `YYYY-MM-DD`, `true` and `false` are accepted, so each value can be converted back to the same text.
+    Return None for any other text.
 
     Example:
         >>> date_or_bool("2026-01-31"), date_or_bool("true"), date_or_bool("2026-02-30"), date_or_bool("True")

@@ -186,7 +186,7 @@ def _tell_of_nothing(dataset: Dataset, given: Iterable[tuple[str, Any]]) -> None
 
 
 def _named(condition: Any) -> str:
-    """Return a description of a filter without memory addresses."""
+    """Return the `repr` of a filter, or its name and fields if the `repr` has an address."""
     shown = repr(condition)
     if " at 0x" not in shown:
         return shown

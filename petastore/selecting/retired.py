@@ -38,14 +38,14 @@ class Retired:
     `cache_row_size_estimate` and `cache_extra_settings` give no warning, because they only affected speed.
 
     Args: Deprecated
-        pyarrow_serialize: Retired.
+        pyarrow_serialize: Retired: nothing is serialized between workers and reader.
         results_queue_size: Retired: use `memory_budget`, the limit of prefetching in bytes.
         shuffle_row_drop_partitions: Retired: use `shuffle_rows`, which mixes rows of many row groups.
         shard_seed: Retired: use `seed`.
         cache_row_size_estimate: No effect, because the cache counts bytes.
         cache_extra_settings: No effect.
         hdfs_driver: Retired: pyarrow always uses `"libhdfs"`.
-        zmq_copy_buffers: Retired.
+        zmq_copy_buffers: Retired: batches are sent in shared memory.
         convert_early_to_numpy: Retired: workers always make NumPy arrays.
     """
 

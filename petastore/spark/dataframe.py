@@ -271,7 +271,7 @@ def encode_numbered(
     Args:
         batches: Raw values.
         schema: Schema of the rows.
-        names: Original names of the columns, by position.
+        names: Original name of each column: that of `c0`, of `c1`, …
     """
     return encode_batches((pa.RecordBatch.from_arrays(batch.columns, names) for batch in batches), schema)
 

@@ -166,7 +166,7 @@ def plain_batches(groups: DecodedRowGroups, schema: Unischema, numbers: Iterable
     Args:
         groups: Row groups of the dataset.
         schema: Result of `plain_schema`.
-        numbers: Numbers of the row groups to read.
+        numbers: Indices of the row groups to read, from 0.
     """
     for number in numbers:
         for columns in groups.parts(number):

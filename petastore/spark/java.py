@@ -167,7 +167,7 @@ def use_java(environment: MutableMapping[str, str] | None = None) -> JavaHome:
 def _candidates(environment: MutableMapping[str, str]) -> Iterator[tuple[str, Path | None]]:
     """Yield the places to search for Java, in order of preference.
 
-    Each item is (name of the place, path of its `java` executable, or None without one).
+    Each item is a tuple: the name of the place, and the path of its `java` executable (None if the place has no Java).
     """
     home = environment.get("JAVA_HOME")
     yield "JAVA_HOME", Path(home) / "bin" / "java" if home else None
@@ -228,9 +228,15 @@ def _launcher_home(java: JavaHome) -> Path:
 
 
 def _written(folders: list[Path], script: str, java: Path) -> Path:
-    """Write the launcher in nested directories, and return the innermost directory.
+    """Write the launcher to `bin/java` of the last directory, and return this directory.
 
-    Raise an error if another user owns a directory, or others can write to it.
+    Args:
+        folders: Nested directories, outermost first; created if missing.
+        script: Text of the launcher.
+        java: Home directory of the Java that the launcher starts.
+
+    Raises:
+        OSError: Another user owns a directory, other users can write to it, or writing fails.
     """
     home = folders[-1]
     for folder in (*folders, home / "bin"):

@@ -1,4 +1,6 @@
-"""Spark sessions: start local classic and Connect sessions, and check the kind of a session, find a free port.
+"""Start local Spark sessions, classic or Connect.
+
+The module also checks the kind of a session, reports the progress of Spark stages, and finds free ports.
 
 Only this module uses a `SparkContext`, which only classic sessions have; other modules call its functions.
 

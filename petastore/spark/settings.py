@@ -61,7 +61,8 @@ def batch_settings(explicit: Mapping[str, str]) -> dict[str, str]:
     They also limit the rows that Spark reads from Parquet at a time. The settings are equal for all schemas.
 
     Args:
-        explicit: Configuration that was set explicitly in the session; limits that the user set are kept.
+        explicit: Configuration that was set explicitly in the session. The result omits keys that have another value
+            there, so the user's limits stay.
 
     Example:
         >>> for key, value in batch_settings({}).items():
@@ -156,8 +157,8 @@ def settings_held(
         patience_s: Seconds between warnings while it waits.
 
     Raises:
-        InvalidArgumentError: Two threads share the settings of a block, and both begin a nested block with other
-            settings, so that each would wait for the other.
+        InvalidArgumentError: Two threads in blocks with equal settings both begin a nested block with other settings.
+            Without the error, each would wait for the other (deadlock).
     """
     turns = _enter_session(spark)
     try:

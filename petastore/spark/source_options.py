@@ -100,7 +100,11 @@ class WriteAsk:
 
     url: str
     schema: Unischema | None
-    """Schema of the rows. None uses the schema of the existing dataset when appending; otherwise infers the schema."""
+    """Schema of the rows; None if the option is missing.
+
+    Rows appended to an existing dataset then get the schema of this dataset. Otherwise the schema is inferred from the
+    DataFrame.
+    """
     layout: FileLayout
     compression: str
     storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
@@ -109,7 +113,7 @@ class WriteAsk:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteAsk:
-        """Parse the options of a write that Spark passes; names are case-insensitive.
+        """Parse the options that Spark passes for a write; option names are case-insensitive.
 
         Field names in `index_fields` are separated by commas.
 
@@ -134,7 +138,7 @@ class WriteAsk:
 
 
 def read_options(options: Mapping[str, str]) -> tuple[str, tuple[str, ...] | None, Mapping[str, Any] | None]:
-    """Parse the options of a read that Spark passes; names are case-insensitive.
+    """Parse the options that Spark passes for a read; option names are case-insensitive.
 
     Column names in `columns` are separated by commas.
 

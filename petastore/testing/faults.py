@@ -109,9 +109,13 @@ class FaultyFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         self._released.set()
 
     def _fault(self, *request: Any, of: tuple[str, ...]) -> str:
-        """Return the fault of a request, or `"none"`.
+        """Return the name of the fault that a request gets, or `"none"`; count it.
 
-        For faults without a response, wait or raise an error.
+        Faults that delay or fail the request take effect here: the call waits or raises an error.
+
+        Args:
+            *request: Kind and arguments of the request; equal requests are numbered.
+            of: Names of the faults that this kind of request can have.
         """
         with self._guard:
             self._requests[request] += 1

@@ -124,7 +124,16 @@ def read_losses(path: str | os.PathLike[str], *, column: str | None = None, firs
 def _of_steps(
     steps: NDArray[np.int64], losses: NDArray[np.float64], ranks: NDArray[np.int64] | None, first_step: int
 ) -> Losses:
-    """Return the last loss of each step and rank, sorted by step and rank."""
+    """Return the losses sorted by step and rank, with steps numbered from 0.
+
+    If a step (of a rank) occurs several times, its last loss is used. Steps before `first_step` are left out.
+
+    Args:
+        steps: Step of each loss, as the log numbers it.
+        losses: The losses.
+        ranks: Rank of each loss; None if the log has no ranks.
+        first_step: Number that the log gives to the first batch.
+    """
     keys = np.stack([steps, np.zeros_like(steps) if ranks is None else ranks])
     _, last = np.unique(keys[:, ::-1], axis=1, return_index=True)
     kept = len(steps) - 1 - last
@@ -133,7 +142,16 @@ def _of_steps(
 
 
 def _loss_name(names: Sequence[str], column: str | None, path: Any) -> str:
-    """Return the name of the loss among the columns or tags of a log."""
+    """Return the name of the column or tag that has the loss.
+
+    Args:
+        names: Names of all columns or tags of the log.
+        column: Name that the user passed. None means `loss`, or the only name that ends in "loss".
+        path: Path of the log, for messages.
+
+    Raises:
+        InvalidArgumentError: The name does not exist, or several names end in "loss".
+    """
     wanted = "loss" if column is None else column
     if wanted in names:
         return wanted

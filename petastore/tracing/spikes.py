@@ -104,9 +104,12 @@ def _moving_median(values: NDArray[np.float64], most: int) -> NDArray[np.float64
 
 
 def _spread(apart: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the scale of each row of distances from a median.
+    """Return an estimate of the standard deviation for each window, shape (windows,).
 
-    It is MAD / 0.6745, which estimates a standard deviation.
+    The estimate is MAD / 0.6745, or 1.2533 times the mean distance if MAD is 0.
+
+    Args:
+        apart: Distances of the losses in each window from their medians, shape (windows, size).
     """
     distances = np.abs(apart)
     deviations = np.median(distances, axis=1) / 0.6745
@@ -116,9 +119,13 @@ def _spread(apart: NDArray[np.float64]) -> NDArray[np.float64]:
 def _in_windows(
     values: NDArray[np.float64], size: int, function: Callable[[NDArray[np.float64]], NDArray[np.float64]]
 ) -> NDArray[np.float64]:
-    """Apply a function to each window of consecutive values.
+    """Apply a function to all windows of consecutive values; return one number per window.
 
-    Only some windows are in memory at a time.
+    Args:
+        values: Numbers, shape (n,).
+        size: Values of a window; there are n - size + 1 windows.
+        function: Function from windows, shape (windows, size), to numbers. It is called with some windows at a time, to
+            limit memory.
     """
     windows = np.lib.stride_tricks.sliding_window_view(values, size)
     return np.concatenate([function(windows[first : first + _AT_ONCE]) for first in range(0, len(windows), _AT_ONCE)])
@@ -130,10 +137,10 @@ class Ranked:
 
     They are ordered by score, the highest first.
 
-    The score is the log-likelihood ratio G² of the number of occurrences in spikes and in other steps (P. Rayson,
-    R. Garside: Comparing Corpora using Frequency Profiling, 2000): for an item that occurs k times in spikes and m
-    times in other steps, where all items together occur a and b times, it is 2 · (k · ln(k / E) + m · ln(m / F)), where
-    E = a · (k + m) / (a + b) and F = b · (k + m) / (a + b) are the expected numbers. Above 10.8, chance is below 0.1 %.
+    The score is the log-likelihood ratio G² (P. Rayson, R. Garside: Comparing Corpora using Frequency Profiling, 2000).
+    An item occurs k times in spikes and m times in other steps; all items together occur a times and b times. The
+    expected numbers are E = a · (k + m) / (a + b) and F = b · (k + m) / (a + b). The score is 2 · (k · ln(k / E) +
+    m · ln(m / F)). Chance gives a score above 10.8 with a probability below 0.1 %.
     """
 
     items: tuple[Any, ...]
@@ -351,9 +358,12 @@ class _Scores:
         return cls(in_spikes, total, expected, np.where(in_spikes > expected, np.maximum(scores, 0.0), 0.0))
 
     def ranked(self, items: Sequence[Any], order: NDArray[np.int64] | None = None) -> Ranked:
-        """Return a ranking of the items with the numbers in `order`.
+        """Return the ranking of some items.
 
-        With None, the ranking has the items with a score above 0, ordered by descending score.
+        Args:
+            items: Names of all items.
+            order: Indices of the items in the ranking, in order. None means all items with a score above 0, by
+                descending score.
         """
         if order is None:
             order = np.argsort(-self.scores, kind="stable")
@@ -381,7 +391,10 @@ class _Seen:
 
 
 def _of_rows(plan: RankPlan, losses: Losses, threshold: float) -> _Seen:
-    """Return the occurrences of rows for a log of rows: one for each entry of the log."""
+    """Return the occurrences of rows in a log that has a loss for each row.
+
+    Each entry of the log is one occurrence. It is in a spike if its loss is a spike among all losses of the log.
+    """
     scores = find_spikes(losses.losses, window=None, threshold=threshold)
     index, groups, rows = plan.inventory.find_rows(losses.rows or (), name="rows")
     numbers, in_spike = plan.inventory.first_rows[groups] + rows, scores[index] > 0
@@ -457,7 +470,10 @@ def _of_steps(
 
 
 def _epochs(plan: RankPlan, steps: NDArray[np.int64], batch_size: int, after: Cursor | None) -> range:
-    """Return the epochs of some ascending steps, as `steps_of_rows` numbers them."""
+    """Return the range of epochs from that of the first step to that of the last step.
+
+    `steps` ascend. Epochs are numbered as in `steps_of_rows`.
+    """
     if not len(steps):
         return range(0)
     first, last = int(steps[0]), int(steps[-1])
@@ -471,7 +487,14 @@ def _epochs(plan: RankPlan, steps: NDArray[np.int64], batch_size: int, after: Cu
 def _labels(
     plan: RankPlan, dataset: Dataset | Sequence[Dataset], label: str, numbers: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], list[Any]]:
-    """Return two values: the code of each row's label, and the list of labels by code."""
+    """Return the label of each row, as an index in the list of distinct labels, and this list.
+
+    Args:
+        plan: Plan of the training run.
+        dataset: Dataset of the plan, or the datasets of a mixture.
+        label: Name of the label column.
+        numbers: Row numbers in the dataset, or counted across the sources of a mixture.
+    """
     datasets = [dataset] if isinstance(dataset, Dataset) else list(dataset)
     if len(datasets) != len(plan.sources):
         raise InvalidArgumentError(

@@ -88,9 +88,14 @@ def captured_generators(func: Callable[..., Any]) -> list[str]:
 
 
 def captured_values(thing: Any, home: str) -> Iterator[tuple[str | None, Any]]:
-    """Yield (name, object) for each object that a value refers to; the name None means the name of the value.
+    """Yield (description, object) for each object that a value refers to, such as variables of a function.
 
-    Functions of other top-level packages than `home` are not searched.
+    The description is text for a message, such as `the attribute 'rng'`. None means that the description of `thing`
+    itself fits, for example for the items of a list.
+
+    Args:
+        thing: Value whose references are returned; references of types and modules are not.
+        home: Name of a top-level package; functions of other packages are not searched.
 
     Example:
         >>> list(captured_values(functools.partial(round, 3.14), home="builtins"))

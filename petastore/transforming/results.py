@@ -46,7 +46,7 @@ class FunctionCall:
     """Function of the transform; None if columns are only cast to their declared types."""
     columns: Mapping[str, Decoded]
     first: int
-    """Index in `columns` of the first row of the call."""
+    """Index of the call's first row in the arrays of `columns`."""
     rows: int
     schema: Unischema
     """The schema after the transform."""
@@ -129,7 +129,15 @@ class FunctionCall:
         return {*self.schema.fields, *self.columns, *(self.left_out or ())}
 
     def check_rows(self, rows: int, of: str) -> None:
-        """Raise an error if a result has another number of rows than the argument."""
+        """Raise an error if a result has another number of rows than the argument.
+
+        Args:
+            rows: Number of rows of the result.
+            of: Text after this number in the message, such as ` of 'column'`, or an empty string.
+
+        Raises:
+            TransformError: The numbers of rows differ.
+        """
         if rows != self.rows:
             raise self.error(
                 f"must return {self.rows:,} rows, as many as it received, got {rows:,}{of}: otherwise ranks would "
@@ -270,7 +278,7 @@ def _of_values(call: FunctionCall, field: UnischemaField, values: list[Any]) -> 
     """Convert a list of returned values, one per row, to the dtype of the field; None and NaT are missing values.
 
     Raises:
-        TransformError: As in `_of_array`.
+        TransformError: A dtype or shape does not match the field, or a value is missing but the field is not nullable.
     """
     is_time = field.dtype.kind in "mM" and field.is_scalar
     if is_time:
@@ -298,7 +306,15 @@ def _of_values(call: FunctionCall, field: UnischemaField, values: list[Any]) -> 
 
 
 def _with_masks(missing: NDArray[np.bool_], values: list[Any], out: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return the mask of missing values: shape (rows,), or the shape of `out` if some values are masked arrays."""
+    """Return the mask of missing values, extended by the masks of masked arrays among the values.
+
+    The shape is (rows,), or the shape of `out` if some values are masked arrays.
+
+    Args:
+        missing: Whether each value is missing as a whole, shape (rows,).
+        values: Returned values, one per row.
+        out: Output column, with the values of all rows.
+    """
     masked = [row for row, value in enumerate(values) if isinstance(value, np.ma.MaskedArray) and value.ndim]
     if not masked:
         return missing

@@ -187,7 +187,15 @@ class TransformSpec:
 
 
 def _check_keyword(func: Callable[..., Any] | None, rng: object) -> None:
-    """Raise an error if a function does not accept a keyword argument."""
+    """Raise an error if a function does not accept a keyword argument.
+
+    Args:
+        func: Function of a transform.
+        rng: Name of the keyword argument.
+
+    Raises:
+        InvalidArgumentError: The function is None, or lacks the argument; or `rng` is not a valid name.
+    """
     if not isinstance(rng, str) or not rng.isidentifier():
         raise InvalidArgumentError(
             f"rng must be the name of a keyword argument of the function, such as 'rng', got {rng!r}"
@@ -261,7 +269,12 @@ def _edited(spec: TransformSpec) -> list[UnischemaField]:
 
 
 def takes_frames(spec: TransformSpec, *, batched: bool) -> bool:
-    """Return whether a transform's function takes DataFrames."""
+    """Return whether a transform's function takes DataFrames.
+
+    Args:
+        spec: The transform; without `takes`, functions of batch readers take DataFrames.
+        batched: Whether the reader yields batches instead of rows.
+    """
     return (spec.takes or ("dataframe" if batched else "row")) == "dataframe"
 
 

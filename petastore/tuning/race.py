@@ -65,8 +65,9 @@ def settings_to_try(given: PassedKwargs, probe: Diagnosis) -> list[PassedKwargs]
 
     Args:
         given: The user's arguments of `make_reader`.
-        probe: Diagnosis of a reader with these arguments. If the reader waits for remote storage, the settings include
-            a disk cache and up to 16 workers or 4 per CPU (whichever is more); otherwise up to 8 workers or 2 per CPU.
+        probe: Diagnosis of a reader with these arguments. If it waits for remote storage, the settings include a disk
+            cache, and up to 16 workers or 4 per CPU (whichever is more). Otherwise they have up to 8 workers or 2 per
+            CPU.
 
     Example:
         >>> from petastore.monitoring.diagnosis import Counters, diagnose
@@ -312,7 +313,14 @@ class Tuned:
 def tuned_by(
     url: str | None, given: PassedKwargs, standings: Sequence[Standing[PassedKwargs]], *, default_workers: int
 ) -> Tuned:
-    """Return the result of `tune` for the measurements of a race."""
+    """Return the result of `tune` from the measurements of a race.
+
+    Args:
+        url: URL of the dataset, without credentials; None for a list of URLs.
+        given: The user's arguments of `make_reader`.
+        standings: Result of `race`; the first setting is the user's own.
+        default_workers: Number of workers with the user's own arguments.
+    """
     tried = [Tried(one.setting, tuple(one.rates), one.ratio) for one in standings]
     won = fastest(standings)
     winner = tried[[one is won for one in standings].index(True)]
@@ -323,7 +331,7 @@ def tuned_by(
 def code_of(url: str | None, arguments: Mapping[str, object]) -> str:
     """Return a call of `make_reader` to copy.
 
-    An argument that is not a literal, or that may contain secrets, is named by its parameter.
+    An argument that is not a literal, or that may contain secrets, is shown as `name=name`.
 
     Example:
         >>> print(code_of("s3://bucket/train", {"shuffle_rows": True, "transform_spec": print}))

@@ -378,9 +378,17 @@ def _parts(
 ) -> tuple[list[tuple[int, float]], float]:
     """Measure the throughput in about 20 parts.
 
-    Return a list of (rows, seconds) of each part, and the CPU seconds of all parts together.
+    Args:
+        read: Function that reads a number of rows.
+        measure: Minimum number of rows to measure.
+        seconds: Minimum duration of the measurement.
+        tell: Function that is called after each part with the progress, from 0 to 1: that of the rows or of the time,
+            whichever is less.
+        clock: Function that returns seconds.
+        is_over: Function that returns whether the maximum duration is over.
 
-    After each part, `tell` is called with the measured share of the rows, from 0 to 1.
+    Returns:
+        List of (rows, seconds) for each part, and the CPU seconds of all parts together.
     """
     parts: list[tuple[int, float]] = []
     done, spent, cpu = 0, 0.0, 0.0

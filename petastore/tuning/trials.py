@@ -193,9 +193,17 @@ class _Trials:
     def fill_cache(
         self, settings: list[PassedKwargs], stack: contextlib.ExitStack, *, max_seconds: float
     ) -> list[PassedKwargs]:
-        """Fill a temporary cache on the disk of the user's cache.
+        """Create a temporary disk cache, and fill it with the sample.
 
-        Return the settings that can be measured: without a cache if the directory is not writable.
+        It is in the user's cache directory, and therefore on the same disk.
+
+        Args:
+            settings: Settings to measure; at least one uses a cache.
+            stack: Exit stack that deletes the cache at its end.
+            max_seconds: Maximum duration of filling the cache.
+
+        Returns:
+            Settings that can be measured. If the directory is not writable, settings with a cache are left out.
         """
         parent = Path(self.given.get("cache_location") or user_cache_directory())
         cached = [setting for setting in settings if "cache_type" in setting]

@@ -136,7 +136,11 @@ def _check_data_files(location: Location, checked: CheckedFiles) -> None:
 def _document(location: Location, checked: CheckedFiles, *, is_common_damaged: bool) -> str | None:
     """Return the schema document for the repaired metadata.
 
-    Return None for plain Parquet and for a dataset of Petastorm.
+    It comes from the manifest, `_common_metadata` or the first file. Return None for plain Parquet and for a dataset of
+    Petastorm.
+
+    Raises:
+        MetadataError: `_common_metadata` is damaged (`is_common_damaged`), and no other schema document exists.
     """
     manifest = checked.manifest
     if manifest is not None and manifest.schema_document is not None:

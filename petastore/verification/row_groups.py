@@ -104,10 +104,18 @@ class RowGroupCheck:
         statistics: dict[str, ColumnStatistics],
         problems: list[Problem],
     ) -> list[UnischemaField]:
-        """Check columns up to the first one that cannot be read.
+        """Check columns of a row group, up to the first one that cannot be read.
+
+        Args:
+            footer: Footer of the file.
+            ordinal: Number of the row group in the file.
+            rows: Rows of the row group.
+            fields: Fields to check, in this order.
+            statistics: Statistics of each column, by name.
+            problems: List to which the problems found are appended.
 
         Returns:
-            Fields that must still be checked.
+            Fields that must still be checked, without the one that cannot be read.
         """
         parts = [Part((field.name,), _rows_at_once(footer, ordinal, rows, field)) for field in fields]
         tables = at_least(self.dataset.reading()(footer.file, ordinal, parts), rows)
@@ -173,7 +181,7 @@ class ColumnCheck:
             yield Problem("null_count", message, column=name)
 
     def _pieces(self, cells: Any) -> Iterator[Any]:
-        """Yield slices of the cells whose decoded size is limited.
+        """Yield the cells in slices, to limit the decoded size of a slice.
 
         If the codec cannot compute sizes, yield all cells as a single slice.
         """
@@ -188,7 +196,12 @@ class ColumnCheck:
             yield cells.slice(first, stop - first)
 
     def _decode(self, cells: Any, at: int) -> None:
-        """Decode cells, count those that cannot be decoded, and remember the first one."""
+        """Decode cells; count the cells that cannot be decoded, and remember the first of them.
+
+        Args:
+            cells: Stored cells.
+            at: Row of the first cell in the row group.
+        """
         messages: dict[int, str] = {}
 
         def attempt(first: int, stop: int) -> None:

@@ -40,8 +40,8 @@ def verify(
 
     A problem does not raise an error.
 
-    Files are compared with the manifest; footers, page checksums, row counts, and the minimum, maximum and null count
-    of each column chunk are checked; every cell is decoded by its codec. Nothing is written.
+    Files are compared with the manifest. Footers, page checksums, row counts, and the minimum, maximum and null count
+    of each column chunk are checked. Every cell is decoded by its codec. Nothing is written.
 
     Args:
         dataset_url: Local path or URL of a directory or of one Parquet file: a dataset of petastore or Petastorm, or
@@ -56,7 +56,8 @@ def verify(
             total.
 
     Returns:
-        The report. If the footer of a file is damaged, or the schema is invalid, cells and statistics are not checked.
+        The report. Cells and statistics are not checked in a file with a damaged footer; if the schema is invalid, they
+        are not checked in any file.
 
     Raises:
         DatasetNotFoundError: No dataset exists at the URL.
@@ -139,7 +140,12 @@ def _stored_fields(dataset: Dataset, columns: Fields | None) -> tuple[Any, ...]:
 
 
 def _sampled(total: int, count: int | None) -> NDArray[np.int64]:
-    """Return the numbers of the row groups to read, evenly spaced."""
+    """Return the row groups to read, by number (from 0): all, or `count` evenly spaced.
+
+    Args:
+        total: Number of row groups of the dataset.
+        count: Number of row groups to read; None means all.
+    """
     if count is None or count >= total:
         return np.arange(total)
     return np.linspace(0, total - 1, count).round().astype(np.int64)

@@ -295,6 +295,10 @@ class _Pages:
         """Return the fields on a page, and the values for the links to other pages.
 
         If the user typed a text, only fields whose names contain it are listed.
+
+        Args:
+            query: Query of the request.
+            count: Maximum number of fields on a page.
         """
         text = query.get("find", "").lower()
         fields = [field for field in self._fields if text in field.name.lower()] if text else self._fields

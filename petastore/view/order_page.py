@@ -48,7 +48,7 @@ class Simulation:
     """Result of a simulated order."""
 
     explanation: str
-    """Text of the figures of the order, as `plan.explain` gives it."""
+    """Description of the order (steps, bytes, memory), as `plan.explain` returns it."""
     feeds: str
     """PNG as a data URI; empty if there are too many ranks to draw."""
     batches: str
@@ -58,7 +58,7 @@ class Simulation:
 
 
 def simulate(dataset: Dataset, form: Mapping[str, str]) -> Simulation:
-    """Compute the figures of an order for typed settings.
+    """Simulate the order of an epoch, for the settings that the user typed.
 
     Rows are read only if a filter is typed.
 

@@ -30,7 +30,10 @@ _STREAMED_BYTES = 2 * 1024**3
 """Maximum decompressed bytes of a column that are read, part by part, to reach a later row of a local file."""
 
 _FETCHED_BYTES = 16 * 1024 * 1024
-"""Maximum stored bytes of a remote row group whose column chunks are fetched whole to read more than half of it."""
+"""Maximum stored bytes of a remote row group for which whole column chunks are fetched.
+
+If it is larger, or if at most half of its rows are needed, only the first rows are fetched, page by page.
+"""
 
 _FILTER_SECONDS = 2.0
 """Seconds after which the search for matching rows of a page stops."""
@@ -54,7 +57,7 @@ class Matches(NamedTuple):
 
     places: list[RowPosition]
     following: RowPosition | None
-    """First row that a later search must look at; None at the end of the dataset."""
+    """Row from which a later search continues; None at the end of the dataset."""
     looked_at: int
     """Number of row groups that were scanned, or skipped by their statistics."""
 
@@ -119,7 +122,12 @@ def cells_of(
 
 
 def bytes_per_row(footer: Footer, ordinal: int, names: Sequence[str]) -> dict[str, float]:
-    """Return the mean decompressed bytes of a cell, for some columns of a row group.
+    """Return the mean decompressed bytes of a cell for each column, as a dict by name.
+
+    Args:
+        footer: Footer of the file.
+        ordinal: Number of the row group in the file.
+        names: Names of the columns.
 
     Raises:
         MetadataError, DecodeError: The footer is damaged, or a column chunk is encrypted.
@@ -186,9 +194,12 @@ def _cells(
 
 
 def _cells_in(table: Any, field: UnischemaField, positions: dict[int, int]) -> Iterator[tuple[str, int, Cell]]:
-    """Yield (column name, position, cell) for some rows of a table.
+    """Yield (column name, index of the requested row, cell) for some rows of a table.
 
-    `positions` maps row numbers of the table to positions.
+    Args:
+        table: Stored cells.
+        field: Field of the column.
+        positions: Dict from row number in the table to index of the row among all requested rows.
     """
     column = table.column(field.name)
     for row, position in positions.items():
@@ -199,9 +210,17 @@ def _cells_in(table: Any, field: UnischemaField, positions: dict[int, int]) -> I
 def _cells_alone(
     dataset: Dataset, field: UnischemaField, group: int, rows: Sequence[int], size: float
 ) -> Iterator[tuple[str, int, Cell]]:
-    """Yield the cells of a column with large cells, as `_cells` does.
+    """Yield (column name, index in `rows`, cell) for each value of a column of large cells.
 
-    The column is read part by part, so that memory stays bounded.
+    The column is read part by part, so that memory stays bounded. If reading up to the last row would take too many
+    bytes, the cells have this reason as text.
+
+    Args:
+        dataset: The dataset.
+        field: Field of the column.
+        group: Number of the row group.
+        rows: Rows in the row group.
+        size: Mean decompressed bytes of a cell.
     """
     stop = max(rows) + 1
     if size > MOST_CELL_BYTES:

@@ -149,7 +149,8 @@ def after(futures: Collection[Future[Any]], finish: Callable[[], Any]) -> Future
 
     Returns:
         A future of the result of `finish`, or of the exception of the first failed future in their order. If `finish`
-        returns a future, the result is that future's result. It is cancelled if any of the futures is cancelled.
+        returns a future, the result is that future's result. The returned future is cancelled if any of `futures` is
+        cancelled.
 
     Example:
         >>> one, other = Future(), Future()
@@ -265,7 +266,7 @@ def in_order(
 ) -> Iterator[tuple[_Asked, _Made]]:
     """Call a function for each item in a pool; yield `(item, result)` in order.
 
-    At most one more item is submitted at a time than the pool has workers.
+    Items are taken from `items` as needed: at most `pool.workers` + 1 items are submitted and not yet yielded.
 
     Raises:
         StorageTimeoutError: A storage request of a task in the pool exceeded its timeout.

@@ -165,7 +165,8 @@ class ThreadPool:
 
     Args:
         workers: Number of tasks of this pool that run at a time.
-        elsewhere: Number of tasks that additionally run outside threads, such as in processes.
+        elsewhere: Number of calls that run outside the threads at a time, such as in worker processes. It is added to
+            the attribute `workers`.
 
     Example:
         >>> pool = ThreadPool(2)
@@ -291,13 +292,14 @@ class ThreadPool:
             _warn_of(hopeless)
 
     def _others(self) -> int:
-        """Return the number of threads to wait for."""
+        """Return the number of threads that run tasks, without this thread and abandoned threads."""
         return len(self._starting) + len(self._running - {threading.get_ident(), *self._left_behind})
 
     def _hopeless(self) -> list[Request]:
-        """Return the storage requests of all other threads, if all have waited too long.
+        """Return the storage requests of the pool's threads, if each thread waits for a slow request.
 
-        Too long means at least `_GRACE_S`. Otherwise, return an empty list.
+        A request is slow if it has taken at least `_GRACE_S`. Return an empty list if any thread does not wait for a
+        slow request. This thread and abandoned threads are ignored.
         """
         waited_for = self._running - self._left_behind - {threading.get_ident()}
         requests = map(request_by_thread.get, waited_for)

@@ -4,9 +4,9 @@ The columns of the files are compared with the schema.
 
 `write_dataset` and `materialize_dataset` both use this commit. Readers see the old dataset until the manifest is
 renamed, and the new dataset afterwards. One writer at a time replaces the manifest. On a local filesystem the lock is
-`flock` on `_petastore/.lock`, which also excludes other processes of the host (and over NFS 4), and is released when
-its process ends. On other storage the lock excludes only threads of this process, so writers compare the manifest
-before they replace it.
+`flock` on `_petastore/.lock`. It also excludes other processes of the host (over NFS 4, also of other hosts), and is
+released when its process ends. On other storage the lock excludes only threads of this process, so
+writers compare the manifest before they replace it.
 """
 
 from __future__ import annotations
@@ -258,7 +258,10 @@ def _check_column(field: UnischemaField, found: pa.Field, path: str) -> None:
 
 
 def _comparable(leaf: pa.DataType) -> pa.DataType:
-    """Return a type that stands for all types that are read as the same values."""
+    """Return the type to compare: one type for all types whose values are read alike.
+
+    For example, all layouts of text become `string`, and all timestamps get microseconds.
+    """
     if is_text(leaf):
         return pa.string()
     if is_bytes(leaf):

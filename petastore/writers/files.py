@@ -38,7 +38,8 @@ class DataFiles:
         location: Location of the dataset's directory, which is created.
         schema: Schema of the rows.
         layout: Sizes of files and row groups.
-        options: Options of `pyarrow.parquet.ParquetWriter`; the first row group determines `"auto"` ones for all files.
+        options: Options of `pyarrow.parquet.ParquetWriter`. A compression `"auto"` is chosen from a sample of the first
+            row group, for all files.
         first_number: Number in the name of the first file.
         token: Unique token of 32 hexadecimal digits; None creates one.
 

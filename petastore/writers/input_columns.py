@@ -210,7 +210,10 @@ def _encoded(column: Column | None, field: UnischemaField, stored: pa.DataType, 
 
 
 def _has_only_values_of(stored: pa.DataType, dtype: np.dtype[Any]) -> bool:
-    """Return whether each value of the stored type is a value of the dtype; not so if `uint8` is stored as int16."""
+    """Return whether all values of the Arrow type `stored` are values of `dtype`.
+
+    Values then need no range check. The result is False, for example, if `uint8` is stored as int16.
+    """
     if dtype.kind in "iuf":
         return NUMBER_DTYPES.get(stored) == dtype
     if dtype.kind == "M":
@@ -313,9 +316,10 @@ def _field_of_type(declared: pa.Field) -> UnischemaField:
 
 
 def _is_only_castable(kind: pa.DataType) -> bool:
-    """Return whether a decimal type can only be stored as `_DECIMAL`.
+    """Return whether a decimal type must be stored as `decimal(38, 18)`.
 
-    Its values fit into `_DECIMAL`, but Parquet or Spark does not support the type.
+    The values of such a type fit into `decimal(38, 18)`. Parquet or Spark does not support the type itself, because its
+    scale is negative or exceeds the precision.
     """
     return _is_within(kind) and not 0 <= kind.scale <= kind.precision
 
@@ -416,9 +420,10 @@ def _field_of_values(name: str, values: Sequence[Any]) -> UnischemaField:
 
 
 def _rows_at_once(fields: Iterable[UnischemaField]) -> int:
-    """Return the number of rows to encode together, so that their values are small.
+    """Return the number of rows to encode together, to limit memory.
 
-    Values of fixed shape count with their size, and images with an estimate.
+    The values of these rows take about `CHUNK_BYTES`. Values of fixed shape count with their size, and images of
+    variable shape with an estimate. Other values are not counted.
     """
     fixed = sum(
         field.decoded_bytes or (_FREE_IMAGE_BYTES if hasattr(field.codec, "decode_bytes") else 0) for field in fields
@@ -439,6 +444,12 @@ def _check_names(names: Any) -> None:
 
 
 def _is_of(package: str, data: Any, kind: str | None = None) -> bool:
-    """Return whether the class of `data` belongs to a package, without importing it."""
+    """Return whether the class of `data` is defined in a package, which is not imported.
+
+    Args:
+        package: Name of the top-level package.
+        data: Any object.
+        kind: Required name of the class; None accepts all classes of the package.
+    """
     found = type(data)
     return found.__module__.partition(".")[0] == package and kind in (None, found.__name__)

@@ -230,7 +230,13 @@ def _check_url_and_mode(url: Any, mode: Any) -> None:
 
 
 def _schema_and_columns(schema: Any, rows: Any) -> tuple[Unischema, InputColumns | None]:
-    """Return the schema and the columns to write; None instead of columns for rows."""
+    """Return the schema, and the columns to write; None as columns if `rows` are rows.
+
+    Without a schema, it is inferred from the columns.
+
+    Raises:
+        InvalidArgumentError: The schema is missing for rows, is empty, or is not a `Unischema`.
+    """
     columns = columns_of(rows)
     if schema is None and columns is not None:
         schema = Unischema("inferred", columns.fields())

@@ -121,6 +121,9 @@ class Target:
     def next_manifest(self, footers: list[Footer]) -> Manifest:
         """Return the manifest that replaces the current one.
 
+        Args:
+            footers: Footers of the files that this write added.
+
         Raises:
             DatasetExistsError, DatasetChangedError: Another writer has committed since the write began, and this write
                 does not append.

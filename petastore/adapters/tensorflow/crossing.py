@@ -222,9 +222,12 @@ class Crossing:
         return passes.flat_map(written_for_graphs(runs_of_pass)).flat_map(written_for_graphs(elements))
 
     def _next(self, number: Any) -> list[NDArray[Any]]:
-        """Return the batch sizes and arrays of the next run (consecutive batches).
+        """Return the next run (consecutive batches) of an iteration as arrays: the batch sizes, then the columns.
 
         At the end of the iteration, all arrays are empty.
+
+        Args:
+            number: Number of the iteration over the reader.
         """
         arrays = next(self._under_way[int(number)], None)
         return arrays or [np.empty(0, np.int64), *(_nothing(spec) for spec in self._specs)]
@@ -245,6 +248,13 @@ def converted(
 
     If the conversion of a run fails, its batches are converted one by one. An error in a batch is therefore raised
     after the previous batches were yielded.
+
+    Args:
+        runs: Runs to convert.
+        conversions: Functions that are called with a run; their results are the list of columns.
+
+    Raises:
+        DecodeError: A batch cannot be converted.
     """
     for run in runs:
         try:
@@ -276,10 +286,12 @@ def whole_passes(
 ) -> Any:
     """Return a dataset whose cardinality is the length of a whole iteration.
 
-    A resumed iteration may be shorter. Keras takes the cardinality as the number of steps of each epoch. Without one,
-    it takes the length of the first epoch, and drops rows of later epochs if the first one was the rest of an
-    interrupted epoch. `assert_cardinality` would raise an error for such a rest. `repeat().take(n)` also has a
-    cardinality, and ends early if a repetition yields nothing.
+    Keras takes the cardinality as the number of steps of each epoch. Without a cardinality, Keras takes the length of
+    the first epoch. After a resume, the first epoch is shorter, so Keras would drop rows of all later epochs.
+
+    `assert_cardinality` would raise an error for the shorter epoch. The dataset therefore gets its cardinality from
+    `repeat().take(elements)`. This dataset also ends early if a repetition is empty, so an empty iteration is inserted
+    after each iteration that is shorter.
 
     Args:
         made_of: Function that makes a dataset, given a function that begins an iteration.
@@ -293,9 +305,15 @@ def whole_passes(
 
 
 class _Passes:
-    """Iterations over a reader, with an empty one after each that ended early.
+    """Callable that begins iterations over a reader for a repeated dataset.
 
-    `whole_passes` needs it: `repeat().take(n)` ends at the empty iteration.
+    An empty iteration follows each iteration that is shorter than `elements`, such as the first one after a resume.
+    `Dataset.repeat` ends at the empty iteration, so an epoch of Keras does not continue with rows of the next epoch.
+
+    Args:
+        begin: Function that begins an iteration over the reader and returns its runs of batches.
+        elements: Number of elements of a whole iteration.
+        count: Function that returns the number of elements of a run.
     """
 
     def __init__(self, begin: Callable[[], Iterator[Run]], elements: int, count: Callable[[Run], int]) -> None:

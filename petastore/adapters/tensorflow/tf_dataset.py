@@ -312,6 +312,10 @@ def cut_run(sizes: Any, columns: Any) -> Any:
 
     A run is a group of consecutive batches that Python passes together. A batch without rows is always a separate run,
     and is concatenated to the result, because `rebatch` drops empty batches.
+
+    Args:
+        sizes: Tensor with the number of rows of each batch.
+        columns: Tensors with the rows of all batches of the run, by column name.
     """
     run = tf.data.Dataset.from_tensors(columns)
     without_rows = tf.cast(sizes[0] == 0, tf.int64)

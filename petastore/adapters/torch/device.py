@@ -113,9 +113,12 @@ class Carrier:
         return functools.partial(self._arrived, without_tensors, parts, event)
 
     def _arrived(self, batch: Any, parts: list[_Part], event: Any = None) -> Any:
-        """Return the batch on the device.
+        """Return the batch with its tensors on the device.
 
-        The current stream first waits for `event`, which was recorded after the copies.
+        Args:
+            batch: The batch, with placeholders instead of its tensors.
+            parts: Memory that was copied to the device, with all tensors of the batch.
+            event: CUDA event that was recorded after the copies; the current stream waits for it. None without streams.
         """
         if event is not None:
             stream = torch.cuda.current_stream(self._device)
@@ -166,6 +169,9 @@ def _staged(tensors: list[torch.Tensor], *, pinned: bool) -> list[_Part]:
     Args:
         tensors: Tensors of a batch; a tensor that is not a dense CPU tensor is returned unchanged.
         pinned: Whether the new memory is pinned, so that the device copies from it asynchronously.
+
+    Returns:
+        One part for each block of new memory, and for each unchanged tensor.
     """
     parts: list[_Part] = []
     together: list[tuple[int, int, torch.dtype, torch.Size]] = []
@@ -197,9 +203,10 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _replaced(batch: Any, replace: Callable[[torch.Tensor], Any]) -> Any:
-    """Return the batch with its tensors replaced, always in the same order.
+    """Return a copy of the batch in which each tensor is replaced by the result of `replace`.
 
-    Tensors are replaced in dicts and tuples at any depth.
+    Tensors are found in dicts and tuples at any depth. `replace` is called once per tensor, in the same order for equal
+    batches.
     """
     if isinstance(batch, torch.Tensor):
         return replace(batch)

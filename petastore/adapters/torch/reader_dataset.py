@@ -232,7 +232,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
 
     @property
     def _loads(self) -> int:
-        """Number of loaded states known to this process."""
+        """Number of states loaded so far, as known in this process; a running loop must end when it changes."""
         return self._shared.loads + self._own_loads
 
     @property
@@ -407,9 +407,13 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         self.plan = dataclasses.replace(plan, request=request)
 
     def _publish(self, begin: Cursor) -> None:
-        """Write the loaded state to shared memory, for worker processes.
+        """Write to shared memory how the next loop begins, for worker processes.
 
-        The record contains the row order, and the position at which the next loop begins.
+        The record contains the row order, the position at which the loop begins, and whether the loop resumes from a
+        loaded state.
+
+        Args:
+            begin: Position of a loaded state that `set_epoch` may have discarded.
         """
         this = self._pass
         record = {"state": dump_state(self.plan, begin if this is None else this.begin), "resumes": this is not None}

@@ -47,7 +47,15 @@ def decimal_friendly_collate(batch: Sequence[Any]) -> Any:
 
 
 def _collated(values: Sequence[Any]) -> Any:
-    """Collate one value of each row, with the same key of a dict or index of a tuple."""
+    """Collate a list of rows, or of the values of one column, into one value of the batch.
+
+    Args:
+        values: Rows or values of the same type, one per row.
+
+    Returns:
+        Numbers and arrays of equal shapes become a tensor, arrays of different shapes a list of tensors. Dicts and
+        tuples are collated item by item. Text, bytes, `Decimal` and lists are returned as they are.
+    """
     first = values[0]
     if isinstance(first, Mapping):
         return {key: _collated_column(key, [row[key] for row in values]) for key in first}

@@ -31,9 +31,9 @@ class SamplingPass:
 
     begin: Cursor
     given: int = 0
-    """Number of batches since `begin`: those of this worker in a dataset, those of all workers in a sampler."""
+    """Number of batches since `begin`: in a dataset, batches of this worker; in a sampler, batches of all workers."""
     first: int = 0
-    """Number of these batches that were yielded before the loaded state was saved."""
+    """Number of batches between `begin` and the position of a state that was loaded into a sampler; otherwise 0."""
     is_loaded: bool = False
     """Whether a state was loaded, and the loop that resumes from the state has not begun."""
     is_own: bool = False
@@ -117,7 +117,11 @@ class SharedState:
 
     @property
     def order_warning(self) -> int:
-        """Code of `ReaderDataset` for its warning of a repeated order: not begun, begun, or warned."""
+        """State of the warning that loops of a `ReaderDataset` repeat the same order.
+
+        0: no loop has begun since the dataset was created or a state was loaded. 1: a loop has begun without
+        `set_epoch`. 2: no warning is due, because `set_epoch` was called or the warning was shown.
+        """
         return int(self._words[_ORDER_WARNING])
 
     @order_warning.setter
@@ -134,7 +138,10 @@ class SharedState:
         self._words[_LOADS] += 1
 
     def publish(self, record: Mapping[str, Any]) -> int:
-        """Write a record for loops that begin later, and return its version.
+        """Write to shared memory how loops that begin later start; return the version number of the record.
+
+        Args:
+            record: JSON values, such as a loaded state; they replace the previous record.
 
         Raises:
             InvalidArgumentError: The record is too large.

@@ -322,9 +322,10 @@ def _lists_of_one_length(reader: Any, names: list[str]) -> set[str]:
 
 
 def _first_tables(dataset: Dataset, names: list[str]) -> list[pa.Table]:
-    """Return the first rows of the first row group that this host can read.
+    """Return tables with the first rows (up to 1,024) of the first row group that this host can read.
 
-    Other files may be on other hosts.
+    Files that are missing on this host are skipped, because they may be on other hosts. The list is empty if no row
+    group can be read.
     """
     inventory = dataset.inventory
     groups = np.flatnonzero(inventory.rows)

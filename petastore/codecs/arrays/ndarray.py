@@ -203,7 +203,13 @@ def put_npy_cells(cell_of: Callable[[int], NDArray[np.uint8]], field: UnischemaF
 def _checked_view(cell: NDArray[np.uint8], field: UnischemaField, checked: dict[int, NpyHeader]) -> NDArray[Any]:
     """Return the array in one cell, zero-copy.
 
-    `checked` has the headers that were already compared with the field.
+    Args:
+        cell: The `.npy` bytes.
+        field: Declared field.
+        checked: Headers that match the field, by their `id`. A new header is checked and added.
+
+    Raises:
+        DecodeError: The header has another dtype or shape than declared.
     """
     header = header_of(cell)
     if id(header) not in checked:
@@ -367,9 +373,14 @@ def _elements(data: NDArray[np.uint8], start: int, header: NpyHeader, *, rows: i
 
 
 def _same_headers(data: NDArray[np.uint8], start: int, size: int, rows: int, step: int) -> bool:
-    """Return whether all cells begin with the same header of `size` bytes.
+    """Return whether all cells begin with the same header.
 
-    The last byte of a header is not 0.
+    Args:
+        data: Contiguous bytes that hold all cells.
+        start: Position of the first cell.
+        size: Bytes of a header. The last one must not be 0, because NumPy ignores zero bytes at the end of strings.
+        rows: Number of cells.
+        step: Distance in bytes from the start of a cell to the start of the next one.
     """
     if rows <= _FEW_ROWS:
         # NumPy compares small arrays without releasing the GIL. Reacquiring the GIL would take longer than comparing.
@@ -389,7 +400,7 @@ def _is_stack(values: Sequence[Any] | NDArray[Any]) -> bool:
 
 
 def _encode_alike(values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> pa.Array:
-    """Encode arrays of one dtype and shape; each array is copied once, into its cell."""
+    """Encode arrays of equal dtype and shape to a binary column, with one copy each."""
     try:
         array_to_write(field, values[0])
         if values[0].dtype.kind in "mM":  # times may be stored in another unit

@@ -2,8 +2,8 @@
 
 The values inside the lists are decoded once, as one flat array, which is then split by row. A value becomes an array if
 all lists of the same nesting level have the same length. An array with null numbers becomes a masked array. A value
-with null lists, or with lists of different lengths, becomes a one-dimensional object array of its inner lists; the same
-rules apply to these.
+with null lists, or with lists of different lengths, becomes a one-dimensional object array of its inner lists. Each
+inner list is converted by the same rules.
 
 A column of Arrow's fixed-shape tensor type stores lists of flat values; the type contains the shape and the order of
 the axes.
@@ -64,8 +64,8 @@ def decode_lists(cells: pa.Array, field: UnischemaField, out: NDArray[Any], *, o
         cells: Lists of any layout, with as many levels as the field has dimensions; nulls only inside the lists.
         field: Field with at least one dimension.
         out: For a fixed shape, `(rows, *shape)` of `field.dtype`; a masked array if nulls inside lists may be masked.
-            Otherwise `(rows,)` of objects: each is an array of its own shape, a view of one array for the whole column,
-            or an object array for a value that is not an array.
+            Otherwise an object array `(rows,)`. Each value becomes an array, which is a view of one array for the whole
+            column. A value with null lists or lists of different lengths becomes an object array of its inner lists.
         only_arrays: Whether values with nulls inside, or with lists of several lengths, are rejected.
 
     Raises:
@@ -96,7 +96,8 @@ def decode_lists(cells: pa.Array, field: UnischemaField, out: NDArray[Any], *, o
 def _decode_leaves(leaves: pa.Array, field: UnischemaField, out: NDArray[Any]) -> NDArray[np.bool_] | None:
     """Decode the values inside the lists into `out`, and return a mask of the nulls.
 
-    Nulls become None, NaN, NaT or 0 in `out`. The mask is None if no value is null, and for objects.
+    Nulls become None, NaN, NaT or 0 in `out`. The mask is None if no value is null, and for Python
+    objects, where None marks the nulls.
     """
     if not leaves.null_count:
         decode_scalars(leaves, field, out)
@@ -122,10 +123,10 @@ def nothing_of(dtype: np.dtype[Any]) -> Any:
 
 
 def are_arrays(cells: pa.Array | pa.ChunkedArray, field: UnischemaField) -> bool:
-    """Return whether all lists of a column are arrays.
+    """Return whether every value of a list column can be decoded to an array.
 
-    They must not contain nulls, and all lists of one nesting level of a value must have equal lengths. Null rows do not
-    count.
+    A value can be decoded if it contains no nulls, and if its lists of the same nesting level have equal lengths. Null
+    rows are ignored.
 
     Example:
         >>> field = UnischemaField("x", "int64", (None, None))
@@ -148,9 +149,15 @@ def _flat_target(field: UnischemaField, out: NDArray[Any]) -> NDArray[Any] | Non
 
 
 def _cut(decoded: NDArray[Any], is_null: NDArray[np.bool_] | None, found: _Rectangles, out: NDArray[Any]) -> None:
-    """Split flat values into one view per row, and write the views to `out`.
+    """Split flat values by row, and write one value per row to `out`.
 
     A row with nulls becomes a masked array; a row whose lists differ in length becomes an object array.
+
+    Args:
+        decoded: Decoded values of all rows, shape (leaves,).
+        is_null: Mask of the null values; None if no value is null.
+        found: Range of flat values and shape for each row.
+        out: As in `decode_lists`. Rows of an object array become views of `decoded`.
     """
     if out.ndim > 1:
         np.ma.getdata(out)[:] = decoded.reshape(out.shape)
@@ -173,6 +180,12 @@ def _inner_lists(
     """Return one list as an object array of its inner lists, recursively.
 
     Innermost lists become arrays, and null lists become None.
+
+    Args:
+        levels: Nesting levels, from the level of the list to the innermost one.
+        index: Number of the list in its level.
+        decoded: Decoded values of all innermost lists, one after the other.
+        is_null: Mask of the null values in `decoded`; None if no value is null.
     """
     first, stop = levels[0].starts[index : index + 2].tolist()
     if len(levels) == 1:
@@ -238,10 +251,18 @@ def _tensors(cells: pa.ExtensionArray, field: UnischemaField, depth: int) -> _Re
 
 
 def _items(cells: pa.Array, field: UnischemaField, depth: int) -> tuple[_Level, pa.Array]:
-    """Return the lists of one nesting level (as offsets), and the items of all lists.
+    """Split a column of lists; return the offsets of the lists, and the items of all lists.
 
-    Null lists have no items. A null list of fixed size has null items instead, so that the value around it stays an
-    array.
+    Null lists have no items. A null list of fixed size has null items instead, so that the nested value can still be
+    decoded to a (masked) array.
+
+    Args:
+        cells: Column of lists.
+        field: Declared field, for messages.
+        depth: Expected number of list levels in `cells`, for messages.
+
+    Raises:
+        DecodeError: The column does not contain lists.
     """
     is_null = flags_of(cells.is_null()) if cells.null_count else None
     if isinstance(cells, pa.FixedSizeListArray):
@@ -264,14 +285,24 @@ def _items(cells: pa.Array, field: UnischemaField, depth: int) -> tuple[_Level, 
 
 
 def _any_inside(starts: NDArray[np.int64], flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return whether any item of each list has its flag set, shape (lists,)."""
+    """For each list, return whether at least one of its items is flagged; shape (lists,).
+
+    Args:
+        starts: List i has the items `[starts[i], starts[i + 1])`; shape (lists + 1,).
+        flags: One flag for each item.
+    """
     counts = np.zeros(len(flags) + 1, np.int64)
     np.cumsum(flags, out=counts[1:])
     return counts[starts[1:]] > counts[starts[:-1]]
 
 
 def _differ(starts: NDArray[np.int64], inner: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether the items of each list differ in shape, shape (lists,)."""
+    """For each list, return whether two of its items have different shapes; shape (lists,).
+
+    Args:
+        starts: List i has the items `[starts[i], starts[i + 1])`; shape (lists + 1,).
+        inner: Shape of each item, (items, dimensions).
+    """
     changes = np.zeros(max(len(inner), 1), np.int64)
     if len(inner) > 1:
         np.cumsum((inner[1:] != inner[:-1]).any(axis=1), out=changes[1:])
@@ -283,9 +314,10 @@ def _differ(starts: NDArray[np.int64], inner: NDArray[np.int64]) -> NDArray[np.b
 
 
 def _misfits(found: _Rectangles, field: UnischemaField) -> NDArray[np.bool_]:
-    """Return a mask of the ragged values with a list of another length than declared.
+    """Return a mask of ragged values that contradict the declared shape; shape (rows,).
 
-    The mask has the shape (rows,).
+    A value is ragged if its inner lists differ in length or are null. It contradicts the declared shape if a list does
+    not have the length that the field declares for its nesting level.
     """
     misfits = np.zeros(len(found.is_ragged), np.bool_)
     if not found.is_ragged.any():
@@ -299,7 +331,11 @@ def _misfits(found: _Rectangles, field: UnischemaField) -> NDArray[np.bool_]:
 
 
 def _refuse_ragged(found: _Rectangles, field: UnischemaField, is_bad: NDArray[np.bool_]) -> None:
-    """Raise an error for the first value in the mask `is_bad`, which is not an array."""
+    """Raise an error for the first True in the mask `is_bad` of values that are not arrays.
+
+    Raises:
+        DecodeError: The mask has a True; `row` is its index.
+    """
     if not is_bad.any():
         return
     row = int(np.argmax(is_bad))

@@ -2,7 +2,7 @@
 
 Structs become dicts, maps become lists of pairs, and lists become lists. Numbers, text, bytes and decimals become
 Python's types. Times become `numpy.datetime64` and `numpy.timedelta64` of the stored unit, as in columns of times,
-because Python's types do not support years above 9999, nanoseconds, and all time zones. Timestamps with a time zone are
+because Python's types support neither years above 9999 nor nanoseconds. Timestamps with a time zone are
 converted to UTC. Tensors become arrays with their logical axes.
 
 For encoding, nested objects are split level by level into flat columns of scalars, which are encoded like scalar
@@ -69,7 +69,10 @@ def _first_refused(cells: pa.Array) -> tuple[int | None, Exception | str]:
 
 @functools.lru_cache(maxsize=1024)
 def _is_as_arrow_gives_it(stored: pa.DataType) -> bool:
-    """Return whether Arrow's `to_pylist` returns the expected objects for a type."""
+    """Return whether Arrow's `to_pylist` returns the same objects as `decode_objects`.
+
+    False for types with times or tensors, because Arrow returns other objects for their values.
+    """
     types = pa.types
     if isinstance(stored, pa.BaseExtensionType):
         is_tensor = isinstance(stored, pa.FixedShapeTensorType)

@@ -94,9 +94,15 @@ def lists_viewer(field: UnischemaField) -> Viewer:
 
 
 def _view_tensors(cells: pa.ExtensionArray, field: UnischemaField, numbers: Viewer) -> NDArray[Any] | None:
-    """Return a view of a tensor column with its logical axes, which may be strided.
+    """View a column of Arrow's fixed-shape tensors as an array (rows, *shape), zero-copy.
 
-    Return None if the shape differs from the field's, or if a value is null or has another dtype.
+    The axes are in logical order, so the view is not contiguous if they are stored in another order. Return None if the
+    shape differs from the field's, or if a value is null or has another dtype.
+
+    Args:
+        cells: The column.
+        field: Declared field.
+        numbers: Function that views the flat numbers; see `scalars_viewer`.
     """
     if not isinstance(cells.type, pa.FixedShapeTensorType) or tensor_shape(cells.type) != field.shape:
         return None
@@ -109,9 +115,10 @@ def _view_tensors(cells: pa.ExtensionArray, field: UnischemaField, numbers: View
 
 
 def _items(lists: pa.Array, size: int | None) -> pa.Array | None:
-    """Return the concatenated items of a column of lists that all have this size.
+    """Return the concatenated items of all lists, if each list has `size` items.
 
-    Return None if a list is null or has another size, and for some columns without rows.
+    Return None if a list is null or has another size, or if the lists are list views. The result may also be None for a
+    column without rows.
     """
     if lists.null_count:
         return None

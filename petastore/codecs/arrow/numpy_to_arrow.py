@@ -60,6 +60,12 @@ def encode_each(
 ) -> pa.Array:
     """Encode a column value by value; None becomes null.
 
+    Args:
+        values: Values of the rows.
+        encode: Function that encodes one value of the field to its cell.
+        stored: Arrow type of the column.
+        field: Declared field.
+
     Raises:
         EncodeError: As `encode`, with `row` set; or as `cells_array`.
     """
@@ -337,7 +343,8 @@ def decoded_to_arrow(values: NDArray[Any], field: UnischemaField, leaf: pa.DataT
     Args:
         values: `(rows, *shape)`, masked where values are missing, or `(rows,)` of objects with None.
         field: Field of the values.
-        leaf: Type of a value inside the lists; None means the type of the field. A decimal needs its precision.
+        leaf: Type of a value inside the lists; None means the field's type, and `decimal(38, 18)` for
+            decimals inside lists.
 
     Raises:
         SchemaError: Arrow has no type for these values.
@@ -407,6 +414,9 @@ def _holds_nulls(cell: Any, dimensions: int) -> bool:
 
 
 def _items(cell: NDArray[Any]) -> list[Any]:
-    """Return an array or its inner lists as lists, with None for nulls."""
+    """Convert an array, or an object array of inner lists, to nested Python lists.
+
+    Nulls (masked values) become None.
+    """
     items = [_items(item) if isinstance(item, np.ndarray) and item.ndim else item for item in cell]
     return [None if item is np.ma.masked else item for item in items]

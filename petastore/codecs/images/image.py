@@ -250,7 +250,11 @@ class CompressedImageCodec:
             )
 
     def _restore(self, images: Any) -> None:
-        """Reverse the channels of decoded images, in place to save memory."""
+        """Convert decoded images to RGB, in place to save memory.
+
+        For files in reverse channel order (`ReversedImageCodec`), color channels are reversed. Other images are
+        unchanged.
+        """
         for image in images if self._is_reversed else ():
             if image.ndim == 3:
                 first = image[..., 0].copy()
@@ -328,9 +332,9 @@ def hinted_field(field: UnischemaField, hint: ImageDecode) -> UnischemaField:
 class HintedImageCodec(CompressedImageCodec):
     """Codec of an image field with an `ImageDecode` option.
 
-    It encodes like `CompressedImageCodec` and has the same id in schema documents. A dataset that is written with the
-    schema of such a reader therefore has images of the new size, and is read without a hint. Thread-safe; decoding
-    releases the GIL.
+    It encodes like `CompressedImageCodec` and has the same id in schema documents. If you write a dataset with the
+    schema of a reader that has `decode=`, its images have the decoded size, and readers need no `decode=`. Thread-safe;
+    decoding releases the GIL.
 
     Example:
         >>> import numpy as np
@@ -348,7 +352,7 @@ class HintedImageCodec(CompressedImageCodec):
     """Options with which images are decoded."""
 
     def check_field(self, field: UnischemaField) -> None:
-        """Accept only the decoded dtype and shape.
+        """Check that the field has the dtype and shape of the decoded images.
 
         Raises:
             SchemaError: The field has another dtype or shape.

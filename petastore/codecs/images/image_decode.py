@@ -35,13 +35,16 @@ ImageMode: TypeAlias = Literal["rgb", "gray"]
 
 _SHRINKS = (8, 4, 2)
 _LEAST_SIDE_TO_SHRINK = 16
-"""Smallest side in pixels of a JPEG that is decoded at a smaller scale.
+"""Minimum pixels of the longer side of a JPEG that is decoded at a smaller scale.
 
-The sizes of smaller images are rounded to the same number at several scales.
+Smaller images may have the same rounded size at several scales, so that the scale would be ambiguous.
 """
 
 _FLIPS = {2: (1, -1), 3: (-1, -1), 4: (-1, 1), 5: (1, 1), 6: (1, -1), 7: (-1, -1), 8: (-1, 1)}
-"""Steps along rows and columns for each EXIF orientation, after the axes of 5 to 8 are swapped."""
+"""Slice steps (rows, columns) that undo each EXIF orientation: -1 reverses an axis.
+
+For orientations 5 to 8, the two axes are swapped before.
+"""
 
 _LARGEST_STEP = 1.5
 """Largest factor by which linear interpolation shrinks a side.
@@ -144,7 +147,10 @@ class ImageDecode:
         return self.part_shape((*sides, *stored[2:]))
 
     def part_shape(self, upright: tuple[int | None, ...]) -> tuple[int | None, ...]:
-        """Return the shape of a decoded image for the image's shape after EXIF rotation.
+        """Return the shape of the decoded image: cropped, resized and converted.
+
+        Args:
+            upright: Shape of the stored image after its rotation by EXIF orientation, if that is requested.
 
         Raises:
             InvalidArgumentError: The region exceeds images of this shape.
@@ -269,9 +275,10 @@ def _scratch_image(scratch: Scratch, shape: tuple[int, ...], dtype: np.dtype[Any
 
 
 def part_bytes(header: Header, stored: UnischemaField, wanted: ImageDecode) -> int:
-    """Return the bytes of the pixels that `read_image` decodes or returns.
+    """Return about how many bytes of pixels `read_image` needs for an image.
 
-    The larger of the two numbers is returned.
+    This is the size of the decoded image, or that of the result if it is larger. For EXIF rotation, the whole image
+    counts twice.
 
     Raises:
         ImageError: `read_image` rejects files with the header.

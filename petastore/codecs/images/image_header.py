@@ -51,7 +51,7 @@ _JPEG = b"\xff\xd8\xff"
 # Markers of the segments of a JPEG (ITU-T T.81, B.1).
 _ADOBE, _EXIF, _SCANS = frozenset([0xEE]), frozenset([0xE1]), frozenset([0xDA])
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""Markers of segments with the size of the image."""
+"""Markers of the JPEG segments that contain the image size (frame headers)."""
 
 _SEQUENTIAL = frozenset([0xC0, 0xC1, 0xC9])
 """Markers among `_FRAMES` of JPEGs that are decoded line by line if one scan has all channels."""
@@ -111,7 +111,9 @@ def read_header(cell: NDArray[np.uint8]) -> Header:
 
 
 def checked_header(cell: NDArray[np.uint8], field: UnischemaField) -> Header:
-    """Return the header of the decoded image of a file.
+    """Read the header of a file, and compare it with the field; return the decoded format.
+
+    The result has the shape and dtype of the image after decoding.
 
     Raises:
         ImageError: As `read_header` and `declared_header`.
@@ -120,9 +122,9 @@ def checked_header(cell: NDArray[np.uint8], field: UnischemaField) -> Header:
 
 
 def declared_header(header: Header, field: UnischemaField) -> Header:
-    """Return the header of the decoded image for the header of a file.
+    """Compare a file's header with the field; return a header with the decoded shape.
 
-    A gray file becomes RGB if the field declares three channels.
+    The shape differs only for a gray file that becomes RGB, because the field declares three channels.
 
     Raises:
         ImageError: The image has another dtype or shape than the field declares, or too many pixels.
@@ -331,7 +333,7 @@ def decode_into(cell: NDArray[np.uint8], header: Header, out: NDArray[Any], *, s
         out: C-contiguous array of the header's dtype and shape; for a JPEG, an array without channels gets the
             brightness.
         shrink: For a JPEG, 2, 4 or 8: each block of this many pixels per side is decoded as one pixel, which is faster;
-            sizes are rounded up. The image needs sides of at least 16 pixels.
+            sizes are rounded up. The longer side of the image needs at least 16 pixels.
 
     Raises:
         ImageError: The bytes are damaged.

@@ -68,9 +68,9 @@ class PetastoreStore(FilesystemStore):  # type: ignore[misc]
         return _Described(_DecodedColumns(dataset.schema), _pieces(dataset.inventory))
 
     def get_data_metadata_path(self, path: str) -> str:
-        """Return the path of Horovod's metadata, under the store's prefix.
+        """Return the path of Horovod's metadata.
 
-        The data directory may be read-only.
+        It is under the store's prefix, because the data directory may be read-only.
         """
         folder = self.get_localized_path(self.prefix_path)
         self.fs.makedirs(folder, exist_ok=True)
@@ -91,7 +91,7 @@ class _RowGroup:
 
 @dataclasses.dataclass(frozen=True)
 class _Piece:
-    """File of a dataset, with its rows and the bytes of its row groups, for Horovod."""
+    """Row count and row-group sizes (bytes) of one file, in the form that Horovod reads."""
 
     num_rows: int
     bytes_of_groups: Sequence[int]

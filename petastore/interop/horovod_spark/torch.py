@@ -101,6 +101,10 @@ def _with_last_ones_halved(batches: Iterable[dict[str, Any]], of_epoch: int) -> 
 
     Horovod rounds up the number of steps. If fewer rows than ranks remain, a reader adds them to the previous batch and
     has one batch less. Without the split, an epoch of the estimator would then use rows of the next epoch.
+
+    Args:
+        batches: Batches of consecutive epochs, each a dict from column name to tensor.
+        of_epoch: Number of batches of an epoch, before the split.
     """
     for number, batch in enumerate(batches, 1):
         if number % of_epoch:

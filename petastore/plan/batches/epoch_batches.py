@@ -35,7 +35,7 @@ class Share:
     rows: NDArray[np.int64] | LaneRuns
     """Position in the epoch of each row, in batch order, shape (rows,).
 
-    Or the same rows as a range of rows of each lane (interleaved sequence of row groups)."""
+    Or `LaneRuns`, which has the same rows as one range for each lane (interleaved sequence of row groups)."""
 
     offsets: NDArray[np.int64]
     """Batch boundaries, shape (batches + 1,).
@@ -200,7 +200,8 @@ class EpochBatches:
         """Return the rank that gets each row of a full global batch, in epoch order.
 
         Args:
-            residue: Lane of the batch's first row, as an index in the sequence `lane_of_visit`.
+            residue: Position in the epoch of the batch's first row, modulo the number of lanes (the sequences of row
+                groups that the epoch interleaves).
 
         Returns:
             Ranks, shape (global batch,).
@@ -251,9 +252,14 @@ class EpochBatches:
         return self._padded(real, fallback=begin + shard.index % left)
 
     def _padded(self, real: NDArray[np.int64], *, fallback: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Repeat positions up to the batch size; return them and a mask of the first ones.
+        """Repeat positions until they fill a batch; return them, and a mask.
 
-        A batch is padded with the rank's own rows, which are in memory. A rank without rows repeats `fallback`.
+        The mask is False for repeats. Both arrays have shape (batch size,).
+
+        Args:
+            real: Positions of this rank's rows in the batch; may be empty. They are repeated, because these rows are in
+                memory.
+            fallback: Position to repeat if `real` is empty.
         """
         repeated = real if len(real) else np.array([fallback], dtype=np.int64)
         valid = np.arange(self.batch_size) < len(real)
@@ -273,21 +279,22 @@ def lanes_of(shard: Shard, lanes: int) -> range:
 
 
 def _slots(shard: Shard, rows: int) -> tuple[int, int]:
-    """Return the half-open range of a rank's rows in a global batch, sorted by lane.
+    """Return the half-open range of a rank's rows in a global batch of `rows` rows.
 
-    `rows` is the number of rows of the batch.
+    The range counts the rows after they are sorted by lane (one of the sequences of row groups that an epoch
+    interleaves).
     """
     return shard.index * rows // shard.count, (shard.index + 1) * rows // shard.count
 
 
 @functools.lru_cache(maxsize=4096)
 def _lane_major(residue: int, rows: int, lanes: int, shard: Shard) -> NDArray[np.int64]:
-    """Return the indices of a rank's rows in a global batch, sorted by lane.
+    """Return which rows of a global batch a rank gets, sorted by lane.
 
-    The array is read-only.
+    The result has the index of each row in the batch, before sorting; shape (n,), read-only.
 
     Args:
-        residue: Lane of the batch's first row, as an index in the sequence `lane_of_visit`.
+        residue: Position in the epoch of the batch's first row, modulo `lanes`.
         rows: Number of rows of the batch.
         lanes: Number of lanes (sequences of row groups that the epoch interleaves).
         shard: Shard of the rank.
@@ -323,14 +330,25 @@ class EpochSteps(Protocol):
         """Number of steps."""
 
     def places_at(self, step: int, shards: Sequence[Shard]) -> list[StepPlaces]:
-        """Return the rows of a step in batch order, for each of the given ranks."""
+        """Return the rows of a step in batch order, one `StepPlaces` for each given rank.
+
+        A `StepPlaces` has the source of each row, the number of rows that the source yields before it in this epoch,
+        and a mask that is False for repeated rows (None without repeats).
+        """
 
     def steps_of(
         self, source: int, places: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the step and rank of each read of given rows.
+        """Return the step and rank of each read of given rows of a source.
 
-        Three arrays of shape (reads,): index into `places`, step and rank.
+        A row may be read once, several times or not at all.
+
+        Args:
+            source: Number of the source.
+            places: Number of rows that the source yields before each row in this epoch, shape (n,).
+
+        Returns:
+            Three arrays of shape (reads,): index into `places`, step and rank.
         """
 
     def places_before(self, step: int) -> NDArray[np.int64]:
@@ -387,7 +405,11 @@ class SharedSteps:
         """Number of steps."""
 
     def places_at(self, step: int, shards: Sequence[Shard]) -> list[StepPlaces]:
-        """Return the rows of a step in batch order, for each of the given ranks."""
+        """Return the rows of a step in batch order, one `StepPlaces` for each given rank.
+
+        A `StepPlaces` has the source of each row, the number of rows that the source yields before it in this epoch,
+        and a mask that is False for repeated rows (None without repeats).
+        """
         shares = [self._batches.share(shard, step, step + 1) for shard in shards]
         if self._line is None:
             return [(np.zeros_like(share.positions), share.positions, share.valid) for share in shares]
@@ -396,9 +418,16 @@ class SharedSteps:
     def steps_of(
         self, source: int, places: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the step and rank of each read of given rows.
+        """Return the step and rank of each read of given rows of a source.
 
-        Three arrays of shape (reads,): index into `places`, step and rank.
+        A row may be read once, several times or not at all.
+
+        Args:
+            source: Number of the source.
+            places: Number of rows that the source yields before each row in this epoch, shape (n,).
+
+        Returns:
+            Three arrays of shape (reads,): index into `places`, step and rank.
         """
         return self._batches.steps_of(places if self._line is None else self._line.positions(source, places))
 

@@ -157,7 +157,7 @@ def _of_source(source: Source, time: float, begin: float, end: float) -> tuple[N
 
     Args:
         source: Source that is read.
-        time: Number of rows of all sources per row of this source.
+        time: Rows of all sources in an epoch, divided by those of this source.
         begin: Start of the time range.
         end: End of the time range.
 

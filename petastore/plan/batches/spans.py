@@ -118,8 +118,8 @@ class Span:
     times: tuple[float, float] = (0.0, 0.0)
     """Progress before and after the span, in rows of all sources since epoch 0.
 
-    The first number is that of the source that is furthest behind, the second that of the source that is furthest
-    ahead."""
+    A source that has yielded half of its rows of an epoch counts as half of the rows of all sources. The first number
+    is that of the source that is furthest behind, the second that of the source that is furthest ahead."""
 
     taken: NDArray[np.int64] | None = None
     """Number of rows of each source that were consumed after each batch.
@@ -161,7 +161,7 @@ class Span:
     def part(self, first: int, stop: int) -> Self:
         """Return the batches [first, stop) of the span as a separate span.
 
-        All of its row groups are already in memory.
+        Its `fetch` and `release` are empty, because all row groups of this span are already in memory.
         """
         rows = slice(*self.offsets[[first, stop]].tolist())
         return dataclasses.replace(
@@ -262,9 +262,10 @@ class Source:
     """Number of the source's first row group among the row groups of all sources."""
 
     lanes_in: Callable[[int], range] | None = None
-    """Function that returns the lanes that a loader worker reads in a source epoch.
+    """Function that returns the lanes that a loader worker reads in an epoch.
 
-    They are some of `own_lanes` (interleaved sequences of row groups). None means all of them."""
+    Its argument is the number of the source's epoch. The lanes (interleaved sequences of row groups) are some of
+    `own_lanes`. None means that the worker reads all of `own_lanes`."""
 
     visits: Callable[[int], LaneVisits] | None = None
     """Function that returns the lane (sequence of row groups) of each row in an epoch.
@@ -307,7 +308,8 @@ class Batches:
     find: Callable[[Walk, int, range], GroupedRows]
     """Function `find(walk, epoch, steps)` that looks up the rows of some batches.
 
-    `steps` is a range of the batches of this object, numbered from 0. The result has the rows in batch order."""
+    `walk` has the sources and their row orders, `epoch` is the number of the epoch, and `steps` is a range of the
+    batches of this object, numbered from 0. The result has the rows in batch order."""
 
     offsets: NDArray[np.int64]
     """Start of each batch among the rows, then the number of rows; (batches + 1,)."""
@@ -321,14 +323,15 @@ class Batches:
     Rows are counted over all ranks; shape (batches + 1,)."""
 
     given: Callable[[NDArray[np.int64]], NDArray[np.int64]]
-    """Function that splits numbers of consumed rows into those of each source.
+    """Function that returns how many of an epoch's first rows come from each source.
 
-    Its argument has shape (n,), its result shape (n, sources)."""
+    Its argument has numbers of rows, from `consumed`, shape (n,). Its result has shape (n, sources)."""
 
     taken: NDArray[np.int64] | None = None
     """Number of consumed rows of each source, before the first batch and after each.
 
-    Shape (batches + 1, sources). None unless cursors need these numbers."""
+    Shape (batches + 1, sources). None unless each batch of a mixture has rows of one source; cursors then need these
+    numbers."""
 
     numbered: Callable[[], NumberedRows] | None = None
     """Function that returns the source of each row, and its number in the source.
@@ -358,9 +361,12 @@ class SharedBatches:
         shard: Shard of the rank.
         first: Number of the first batch that `take` returns.
         finder: Function that returns the row lookup (`Batches.find`) of some batches. Its arguments are this rank's
-            rows in the batches, and `Batches.consumed`. None means the lookup of a plan with one source.
-        given: As in `Batches`; None for a plan, whose only source yields all rows.
-        numbered: Function from positions in the epoch to the result of `Batches.numbered`; None as in `Batches`.
+            rows in the batches, and the numbers of consumed rows (`Batches.consumed`). None means the lookup of a plan
+            with one source.
+        given: Function that returns how many of an epoch's first rows come from each source (`Batches.given`). None for
+            a plan, whose only source yields all rows.
+        numbered: Function that returns, for positions in the epoch, the source of each row and its number in the
+            source. None for a single source whose epoch is the epoch of the plan.
     """
 
     def __init__(
@@ -415,7 +421,7 @@ def _all_of_one(consumed: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @dataclasses.dataclass(slots=True)
 class _Use:
-    """Use of a row group in memory: the epochs that need it, and until when."""
+    """Row group in memory: the epochs of its source that read it, and its release."""
 
     source: int
     """Number of the source to which the row group belongs."""
@@ -424,7 +430,7 @@ class _Use:
     """First epoch of the source that reads the row group."""
 
     last_epoch: int
-    """Last known epoch of the source that reads the row group."""
+    """Last epoch of the source, among those planned so far, that reads the row group."""
 
     order: EpochOrder | None
     """Row order of the source in epoch `first_epoch`, stored only during one lookup.
@@ -454,9 +460,9 @@ def each_once(picked: GroupedRows) -> NDArray[np.int32]:
 
 
 def times_of_rows(sources: Sequence[Source]) -> NDArray[np.float64]:
-    """Return the number of rows of all sources per row of each source.
+    """Return, for each source, the rows of all sources in an epoch divided by its own rows.
 
-    The numbers are ratios in an epoch of the plan or mixture; shape (sources,).
+    The progress of a source, multiplied by this ratio, can be compared with that of other sources. Shape (sources,).
     """
     given = np.array([source.given for source in sources], dtype=np.float64)
     return given.sum() / np.maximum(given, 1)
@@ -662,9 +668,10 @@ class Walk:
         return mix(_TRANSFORMS, self.sources[source].requested.seed, epoch)
 
     def _read_order(self, group: int) -> NDArray[np.int64] | None:
-        """Return the read order of a row group in the source epoch that fetches it.
+        """Return the rows of a row group in the order in which this rank reads them.
 
-        See `Span.read_orders`.
+        The order is that of the source's epoch for which the row group is fetched. Rows of other ranks are last. None
+        means all rows in file order.
         """
         use = self._uses[group]
         order = use.order or self.order(use.source, use.first_epoch)

@@ -97,7 +97,7 @@ class BatchKeys:
         return counts
 
     def steps_of(self, source: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the step of each of some batches of a source, shape (n,).
+        """Return the step at which each given batch of a source is read, shape (n,).
 
         `numbers` are the numbers of the batches in the source's order, from 0.
         """
@@ -148,7 +148,11 @@ class SourceSteps:
         """Number of steps."""
 
     def places_at(self, step: int, shards: Sequence[Shard]) -> list[StepPlaces]:
-        """Return the rows of a step in batch order, for each of the given ranks."""
+        """Return the rows of a step in batch order, one `StepPlaces` for each given rank.
+
+        A `StepPlaces` has the source of each row, the number of rows that the source yields before it in this epoch,
+        and a mask that is False for repeated rows (None without repeats).
+        """
         source, number = self._keys.at(step)
         shares = [self._batches[source].share(shard, number, number + 1) for shard in shards]
         return [(np.full(len(share.positions), source), share.positions, share.valid) for share in shares]
@@ -156,9 +160,16 @@ class SourceSteps:
     def steps_of(
         self, source: int, places: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the step and rank of each read of given rows.
+        """Return the step and rank of each read of given rows of a source.
 
-        Three arrays of shape (reads,): index into `places`, step and rank.
+        A row may be read once, several times or not at all.
+
+        Args:
+            source: Number of the source.
+            places: Number of rows that the source yields before each row in this epoch, shape (n,).
+
+        Returns:
+            Three arrays of shape (reads,): index into `places`, step and rank.
         """
         which, numbers, ranks = self._batches[source].steps_of(places)
         return which, self._keys.steps_of(source, numbers), ranks

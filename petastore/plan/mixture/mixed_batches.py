@@ -1,10 +1,10 @@
 """Batches of a mixture: the consecutive rows that they take from each source.
 
-The *line* of a mixture assigns each position (index of a row) to a source (`petastore.plan.mixture.mixed_line`); it
-repeats a table. A *lane* is one of L interleaved sequences of rows: a lane of the mixture has every L-th position. A
-range of positions therefore takes consecutive rows of each lane of a source. In each repetition of the table, these
-rows have the same indices in the batch, except for a shift. Neither a replay of earlier batches nor a lookup for each
-row is needed.
+The *line* of a mixture assigns each position (index of a row) to a source (`petastore.plan.mixture.mixed_line`). The
+assignment of the first positions is stored in a table, which the line repeats. A *lane* is one of L interleaved
+sequences of rows: a lane of the mixture has every L-th position. A range of positions therefore takes consecutive rows
+of each lane of a source. From one repetition of the table to the next, the indices of these rows in the batch differ
+only by a constant. Neither a replay of earlier batches nor a lookup for each row is needed.
 
 A batch either is a range of positions with rows of all sources (`mixed_batches`), or has rows of one source
 (`SourceBatches`). In both cases, each row is described by its source and the number of rows that the source yielded
@@ -35,10 +35,10 @@ __all__ = ["LanesOfSources", "SourceBatches", "SourceRuns", "lanes_of_sources", 
 
 
 _COUNTED = 4096
-"""Distance, in table positions, between positions with stored counts.
+"""Minimum distance between positions of a mixture at which row counts are stored.
 
-At these positions, the number of earlier rows of each lane is stored. The distance is larger if there are more lanes.
-"""
+The counts are the numbers of earlier rows of each lane. If there are more lanes than this, the distance is the number
+of lanes."""
 
 _REMEMBERED = 2
 """Number of cached permutations into batch order.
@@ -80,7 +80,7 @@ class SourceRuns:
 
 
 class LanesOfSources:
-    """Lanes of the sources from which the rows at the positions of a mixture come.
+    """Lookup of the source lane from which the row at each position of a mixture comes.
 
     A lane is one of the sequences of row groups that a source interleaves. Thread-safe and immutable.
 
@@ -126,9 +126,10 @@ class LanesOfSources:
         self._counted = self._counts(self._every)
 
     def _counts(self, every: int) -> NDArray[np.int64]:
-        """Return how many rows each lane has before some positions of the table.
+        """Return how many rows each lane has before the positions 0, every, 2 · every, …
 
-        These are the positions 0, every, 2 · every, … The lanes are those of all sources. Shape (positions, lanes).
+        The positions end where the order of sources repeats. The lanes are those of all sources, source after source.
+        Shape (positions, lanes).
         """
         parts, lanes = -(-len(self._turns) // every), len(self._in_table)
         keys = np.arange(len(self._turns)) // every * lanes + self._turns
@@ -148,21 +149,22 @@ class LanesOfSources:
         return turns
 
     def own_of(self, shared: range) -> tuple[range, ...] | None:
-        """Return, for each source, its lanes that consist of rows of given mixture lanes.
+        """Return, for each source, the range of its lanes whose rows all come from `shared`.
 
-        None if, for some source, the given lanes of the mixture have only a part of a lane's rows.
+        `shared` is a range of lanes of the mixture. Return None if a lane of a source also has rows of other lanes of
+        the mixture.
         """
         return _own_of(self._of_sources, self._shared_lanes, shared)
 
     def between(self, runs: LaneRuns, first: int, stop: int) -> list[SourceRuns]:
-        """Return the rows of each source in some batches, for the lanes of one rank.
+        """Return one rank's rows of each source in consecutive batches.
 
         A source is omitted if it has no rows in these batches on any rank.
 
         Args:
-            runs: Rows that the batches take from the lanes of the mixture that the rank reads. `own_of` of these lanes
-                must not be None.
-            first: First position of the batches.
+            runs: The rank's rows in the batches, as ranges of rows of mixture lanes. For these lanes, `own_of` must not
+                return None.
+            first: First position of the batches in the epoch.
             stop: Position after the last one of the batches.
         """
         firsts, stops = self._before(first), self._before(stop)
@@ -179,10 +181,14 @@ class LanesOfSources:
         return of_each
 
     def permutation(self, runs: LaneRuns) -> Permutation | None:
-        """Return the batch order of the rows of `between`, which are sorted by source.
+        """Return the permutation of rows from the order of `between` to batch order.
 
-        None if the rank has several lanes of the mixture: `SourceRuns.put_targets` then computes the order. With one
-        lane, batches of equal size that start at the same table position have the same order, which is cached.
+        `between` returns the rows source by source. Return None if the rank has several lanes of the mixture; the order
+        is then computed with `SourceRuns.put_targets`. With one lane, the permutation is cached, because batches of
+        equal size often have the same order.
+
+        Args:
+            runs: The rank's rows, as for `between`.
         """
         if len(runs.own) > 1:
             return None
@@ -210,7 +216,7 @@ class LanesOfSources:
         return order.reshape(-1)[first : first + count]
 
     def _make_along(self, lane: int) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the source of each row that a mixture lane has in the table.
+        """Return the source of each row of a mixture lane, until the order of sources repeats.
 
         Returns:
             Source of each row, and the number of earlier rows of this source in the lane, both of shape (rows,); and
@@ -240,9 +246,19 @@ class LanesOfSources:
                 begin += stop - first
 
     def _numbers(self, lane: int, first: int, stop: int, shifts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the index of some rows of a source lane among the rows of the batches.
+        """Return the index in the batches of each row [first, stop) of a source's lane.
 
-        The rows are [first, stop) of the lane. The indices count the rows of the batches sorted by mixture lane.
+        The indices count the rows of the batches after they are sorted by lane of the mixture.
+
+        Args:
+            lane: Lane of a source, numbered across all sources.
+            first: First row, counted along the lane from the start of the epoch.
+            stop: Row after the last one.
+            shifts: Index minus round of the rows of each mixture lane, shape (lanes,). A round takes one row from each
+                lane of the mixture.
+
+        Returns:
+            Indices, shape (stop - first,).
         """
         start, count = self._starts[lane], int(self._in_table[lane])
         first_repeat, stop_repeat = first // count, -(-stop // count)
@@ -258,9 +274,13 @@ class LanesOfSources:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _in_one_repeat(self, turns: slice, shifts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the indices of `_numbers` for rows in the first repetition of the table.
+        """Return the indices of rows of a source's lane before the order of sources repeats.
 
-        `turns` is a slice of the table positions, which are sorted by source lane.
+        The indices count the rows of the batches after they are sorted by lane of the mixture.
+
+        Args:
+            turns: Slice of the positions before the order of sources repeats; positions are sorted by source lane.
+            shifts: As in `_numbers`.
         """
         return shifts.take(self._shared[turns]) + self._rounds[turns]
 
@@ -464,8 +484,9 @@ def _of_rows(
 
 
 def _epochs_of_rows(part: SourceRows, walk: Walk, epoch: int) -> Iterator[_OfEpoch]:
-    """Yield the rows of one source (`part`), one item for each of the source's epochs.
+    """Look up the rows of one source (`part`); yield them, one item for each source epoch.
 
+    An item has the number of the source's epoch, the rows, and the function that writes their indices in the batches.
     `epoch` is the number of the mixture's epoch, which may contain several epochs of the source.
     """
     source = walk.sources[part.source]
@@ -509,8 +530,9 @@ def _of_runs(
 
 
 def _epochs_of_runs(part: SourceRuns, turns: SourceTurns, walk: Walk, epoch: int) -> Iterator[_OfEpoch]:
-    """Yield the rows of one source (`part`), one item for each of the source's epochs.
+    """Look up the rows of one source (`part`); yield them, one item for each source epoch.
 
+    An item has the number of the source's epoch, the rows, and the function that writes their indices in the batches.
     `epoch` is the number of the mixture's epoch, which may contain several epochs of the source.
     """
     source = walk.sources[part.source]

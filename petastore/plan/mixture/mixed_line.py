@@ -61,10 +61,14 @@ _EXACT = 1e-9
 The number is that of a source's positions in a period."""
 
 _TABLE = 4096
-"""Minimum number of positions of the table; long periods and many lanes need more."""
+"""Minimum number of positions after which the order of sources repeats.
+
+Long periods and many lanes need more positions."""
 
 _LARGEST_TABLE = 2**21
-"""Maximum number of positions of the table, which also limits the number of lanes."""
+"""Maximum number of positions after which the order of sources repeats.
+
+It also limits the number of lanes of a mixture."""
 
 # First word that is hashed for each purpose. All first words differ, also from those of other modules, so that the
 # hashes are unrelated.
@@ -104,9 +108,9 @@ def proportions(weights: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _rounded(shares: Sequence[Fraction]) -> tuple[int, ...]:
-    """Return integers with the sum `LONGEST_PERIOD`, close to given shares of the sum.
+    """Round shares to integers above 0 whose sum is `LONGEST_PERIOD`.
 
-    Each integer is at least 1.
+    The ratio of the integers is close to that of the shares.
     """
     small: set[int] = set()
     while True:
@@ -156,9 +160,11 @@ def _exact(weight: Any, source: int) -> Fraction:
 
 
 def fractions_of(state: int, words: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Hash each integer to a fraction in [0, 1), shape (n,).
+    """Hash each integer of an array to a fraction in [0, 1), shape (n,).
 
-    `state` is the result of `mix` for the integers before it.
+    Args:
+        state: Hash of all integers, such as a seed, that are combined with each of `words`; from `mix`.
+        words: Integers to hash, shape (n,).
     """
     return (mix_array(state, words.astype(np.uint64)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
@@ -182,8 +188,14 @@ class SourceRows:
 class MixedLine:
     """Source of the row at each position of a mixture.
 
-    A position is the index of a row in an epoch of the mixture. Thread-safe and immutable. Call `mixed_line` to get a
-    line; recent lines are cached.
+    A position is the index of a row in an epoch of the mixture. Thread-safe and immutable. `mixed_line` returns objects
+    from a cache.
+
+    Args:
+        proportions: Ratio of the sources, as integers. In each *period* (P positions, where P is the sum of these
+            integers), source s has `proportions[s]` positions.
+        lanes: Number of lanes of the mixture. A lane is one of the sequences of rows that the mixture interleaves.
+        seed: Seed of the order of sources.
 
     Example:
         >>> line = mixed_line((2, 1), 1, seed=0)
@@ -214,9 +226,13 @@ class MixedLine:
         self._sources = self._sources.astype(np.int16)
 
     def _stretch(self, number: int, seed: int) -> NDArray[np.int64]:
-        """Return the source at each of period · lanes positions.
+        """Return the source at each of period · lanes consecutive positions.
 
-        In each lane of the mixture, all sources have their exact proportions.
+        Among these positions, each lane of the mixture has all sources in their exact proportions.
+
+        Args:
+            number: Number of such ranges before this range; it is hashed, so that each range has another order.
+            seed: Seed of the order.
         """
         period = sum(self.proportions)
         keys = np.concatenate(
@@ -239,7 +255,7 @@ class MixedLine:
         return table[(positions % period + rotations[inside // period, again]) % period]
 
     def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
-        """Return the source at each position, and the number of its earlier positions.
+        """Return each position's source, and how many earlier positions this source has.
 
         Both arrays have shape (n,).
         """
@@ -260,7 +276,7 @@ class MixedLine:
         return tuple(self.count(source, position) for source in range(len(self.proportions)))
 
     def counts_at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """For each of some positions, return how many earlier ones belong to each source.
+        """Return how many positions before each given position belong to each source.
 
         Shape (positions, sources).
         """
@@ -294,10 +310,14 @@ class MixedLine:
         return self._places[source]
 
     def turns(self, source: int, lanes: int) -> NDArray[np.int64]:
-        """Return the source's lane for each of its positions in the table; (positions,).
+        """Return the lane of a source to which each of its positions belongs; (positions,).
 
-        A lane of the source consists of its positions in some adjacent lanes of the mixture. (A lane is one of several
-        sequences of rows that are interleaved.)
+        The positions are those of `places(source)`. A lane is one of several sequences of rows that are interleaved. A
+        lane of the source consists of its positions in some adjacent lanes of the mixture.
+
+        Args:
+            source: Number of the source.
+            lanes: Number of lanes of the source.
         """
         return lane_of_visit(self.lanes)[self._places[source] % self.lanes] * lanes // self.lanes
 
@@ -314,8 +334,12 @@ def mixed_line(proportions: tuple[int, ...], lanes: int, seed: int) -> MixedLine
 def common_lanes(lanes: Sequence[int], period: int) -> int:
     """Return the number of lanes of a mixture.
 
-    A lane is one of the sequences of rows that the mixture interleaves. The number is the least common multiple of the
-    numbers of lanes of its sources; it is smaller if the table would be too large.
+    A lane is one of the sequences of rows that the mixture interleaves. The number is the least common multiple of
+    `lanes`. It is smaller if the order of sources would otherwise repeat only after more than 2,097,152 positions.
+
+    Args:
+        lanes: Number of lanes of each source.
+        period: Number of positions in which the proportions of the sources are exact.
 
     Example:
         >>> common_lanes([48, 6, 4], 3), common_lanes([4095, 4096], 4)
@@ -361,9 +385,9 @@ class SourceTurns:
         (lanes,). Lanes are the sequences of row groups that the source interleaves."""
 
     def _in_one_epoch(self, place: int) -> NDArray[np.int64]:
-        """Return how many of the first `place` rows of a mixture epoch each lane has.
+        """Return how many of the source's first `place` rows in an epoch come from each lane.
 
-        Shape (lanes,).
+        The rows are counted in an epoch of the mixture; shape (lanes,).
         """
         if self.lanes == 1:
             return np.array([place])
@@ -371,9 +395,9 @@ class SourceTurns:
         return rounds * self._in_table + np.bincount(self._turns[:inside], minlength=self.lanes)
 
     def _before(self, place: int) -> NDArray[np.int64]:
-        """Compute, without the cache, how many of the first `place` rows each lane has.
+        """Compute, without the cache, how many of the first `place` rows come from each lane.
 
-        Rows are counted since the first epoch of the mixture; shape (lanes,), read-only.
+        These are rows of the source since the first epoch of the mixture. Shape (lanes,), read-only.
         """
         epochs, inside = divmod(place, self.rows)
         turns = epochs * self.in_epoch + self._in_one_epoch(inside)
@@ -420,7 +444,7 @@ def _divided(numbers: NDArray[np.int64], by: int) -> tuple[NDArray[np.int64], ND
 class _EpochTurns(LaneVisits):
     """Lane of each row in one epoch of a source.
 
-    These are the rows [start, start + num_rows) of its `SourceTurns`.
+    These are the rows [start, start + num_rows) of the source, counted since the first epoch of the mixture.
     """
 
     def __init__(self, turns: SourceTurns, start: int, num_rows: int) -> None:

@@ -199,7 +199,8 @@ class Mixture(RankPlan):
     def _lanes(self) -> tuple[int, ...]:
         """Requested number of lanes (interleaved sequences of row groups) of each source.
 
-        A mixture of one source must equal the plan of this source, which has at most as many lanes as rows.
+        If there is only one source, the number is at most the number of its rows, because the mixture must then equal
+        the plan of this source.
         """
         lanes = tuple(source.request.order.lanes for source in self.sources)
         return lanes if len(lanes) > 1 else (min(*lanes, self.sources[0].num_rows),)
@@ -229,7 +230,10 @@ class Mixture(RankPlan):
 
     @once
     def _lanes_of_sources(self) -> LanesOfSources:
-        """Lane (interleaved sequence of row groups) of its source for each position."""
+        """Lookup of the lane from which the row at each position of an epoch comes.
+
+        A lane is one of the sequences of row groups that the row's source interleaves.
+        """
         return lanes_of_sources(self._line, tuple(map(self._lanes_of_source, range(len(self.sources)))))
 
     @once
@@ -319,9 +323,10 @@ class Mixture(RankPlan):
         )
 
     def _borders(self, number: int, batch_size: int) -> NDArray[np.int64]:
-        """Return a source's rows in a sample of global batches, as ranges of its order.
+        """Return the half-open range of a source's rows in each sampled global batch.
 
-        The half-open ranges have shape (batches, 2). The batches are evenly spaced, and before the source starts over.
+        Ranges count the source's rows in epoch order, and have shape (batches, 2). The batches are evenly spaced, and
+        come before the source starts over.
         """
         rows, global_batch = self.sources[number].num_rows, batch_size * self.request.shard.count
         if self.batching == "per_source":

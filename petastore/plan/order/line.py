@@ -96,9 +96,9 @@ def line_of_parts(
 
 
 def _line_of_filled(groups: int, order: Order, epoch: int, lanes: int) -> NDArray[np.int32]:
-    """Return the order of row groups in an epoch, if none is empty; shape (groups,).
+    """Return the order in an epoch of row groups that all have rows; shape (groups,).
 
-    `groups` is their number.
+    `groups` is the number of row groups.
     """
     if not order.shuffle_row_groups:
         return np.arange(groups, dtype=np.int32)

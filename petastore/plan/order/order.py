@@ -180,7 +180,7 @@ class EpochOrder:
 
     A position is the index of a row in the epoch. If a filter selects rows, a row number is an index among the selected
     rows of the row group. Equal arguments give equal orders on every platform and in every release, as
-    `tests/plan/golden` verifies. Thread-safe; recent blocks are cached.
+    `tests/plan/golden` verifies. Thread-safe; recent blocks (row groups whose rows are shuffled together) are cached.
 
     Args:
         rows: Number of selected rows of each row group, shape (groups,).
@@ -353,8 +353,9 @@ class EpochOrder:
         Args:
             positions: Positions in [0, num_rows), in any order, shape (n,). `LaneRuns`, which are consecutive rows of
                 each lane, are faster.
-            read_lanes: Lanes that this rank reads. They determine the order of the rows of a row group
-                (`read_order_of`), in which the runs of the result count rows. None means the lanes of `positions`.
+            read_lanes: Lanes that this rank reads; None means the lanes of `positions`. If the result has runs (ranges
+                of consecutive rows), these count the rows of a row group in the order in which the lanes read them
+                (`read_order_of`).
         """
         if isinstance(positions, LaneRuns):
             return self._along(positions, positions.own if read_lanes is None else read_lanes)
@@ -401,7 +402,7 @@ class EpochOrder:
             first, block = end, block + 1
 
     def _runs_of_blocks(self, parts: Sequence[_BlockRows], read_lanes: range) -> Runs:
-        """Return rows as runs, if each of their blocks has a single row group.
+        """Return the rows of `parts` as runs; the block of each part has a single row group.
 
         A run is a range of consecutive rows. Its first row is counted in the order in which `read_lanes` read the row
         group (`read_order_of`).
@@ -505,7 +506,10 @@ class EpochOrder:
 
     @once
     def _line_index(self) -> NDArray[np.int32]:
-        """Index of each row group in `_line_groups`, -1 for empty row groups; (groups,)."""
+        """Index of each row group among the non-empty row groups in epoch order.
+
+        The index is -1 for an empty row group; shape (groups,).
+        """
         inverse = np.full(self._num_groups, -1, dtype=np.int32)
         inverse[self._line_groups] = np.arange(len(self._line_groups), dtype=np.int32)
         return inverse
@@ -513,7 +517,11 @@ class EpochOrder:
     def _last_position(self, line_index: int, lanes: range) -> int:
         """Return the last position in the epoch at which `lanes` need a row group.
 
-        -1 if they do not need it. `line_index` is the index of the row group in `_line_groups`.
+        Return -1 if they do not need it.
+
+        Args:
+            line_index: Index of the row group among the non-empty row groups in epoch order.
+            lanes: Lanes (interleaved sequences of row groups).
         """
         first, stop = self._line_starts[line_index : line_index + 2].tolist()
         first_lane, last_lane = (np.searchsorted(self._lane_starts, [first, stop - 1], side="right") - 1).tolist()

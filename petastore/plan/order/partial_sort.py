@@ -157,7 +157,10 @@ def _near(places: NDArray[np.float64], lengths: NDArray[np.int64]) -> NDArray[np
 
 
 def _number_bits(lengths: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return a mask of the low bits of keys that contain the number; (permutations,)."""
+    """Return a bit mask for each permutation; (permutations,).
+
+    The mask selects the low bits of a sort key, which contain the number that is sorted.
+    """
     return np.array([(1 << (length - 1).bit_length()) - 1 for length in lengths.tolist()], dtype=np.uint64)
 
 
@@ -228,7 +231,12 @@ class _Selected:
         return bool(((self.before <= firsts) & (lasts < self.before + self.counts)).all())
 
     def numbers_at(self, which: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number at an index of a permutation, for pairs of both; shape (n,)."""
+        """Look up entries of the permutations, as a new array of shape (n,).
+
+        Args:
+            which: Permutation of each entry, shape (n,).
+            places: Index of each entry in its permutation, shape (n,).
+        """
         return (self.keys[which, places - self.before[which]] & self.bits[which]).view(np.int64)
 
     def places_of(self, keys: NDArray[np.uint64], begins: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -13,8 +13,8 @@ __all__ = ["Parts"]
 _LANES = (96, 48, 24, 12, 6)
 """Numbers of lanes from which one is chosen, descending.
 
-A lane is one of the row-group sequences that an epoch interleaves. Each number can be divided evenly among any number
-of ranks that is a divisor of it."""
+A lane is one of the row-group sequences that an epoch interleaves. These numbers have many divisors, so lanes can often
+be divided evenly among ranks."""
 
 _MOST_OF_A_RANK = 8
 """Maximum number of row groups that a rank reads concurrently."""

@@ -81,8 +81,11 @@ def visit_of_lane(lanes: int) -> NDArray[np.int64]:
 def spreads_evenly(lanes: int, ranks: int) -> bool:
     """Return whether each rank gets exactly the rows of its own lanes in full batches.
 
-    This holds for batches that begin at a multiple of `ranks`, if in the sequence of `lane_of_visit` any `ranks`
-    consecutive lanes from a multiple of `ranks` on belong to different ranks.
+    Lanes are the sequences of row groups that an epoch interleaves; batches are assumed to begin at a multiple of
+    `ranks`. Each rank then gets only its own rows if two conditions are true:
+
+    * The number of lanes is a multiple of the number of ranks.
+    * If the sequence of `lane_of_visit` is cut into pieces of `ranks` lanes, each piece has one lane of each rank.
 
     Example:
         >>> spreads_evenly(48, 24), spreads_evenly(48, 5), spreads_evenly(15, 5)
@@ -184,7 +187,7 @@ class LaneRuns:
     def targets(self) -> NDArray[np.int64] | None:
         """Index of each row in batch order, for rows sorted by lane, shape (rows,).
 
-        None if both orders are equal. Computed at the first access.
+        None if the rows are already in batch order. Computed at the first access.
         """
         if self.counts is None or len(self.own) == 1 or len(self.counts) == 1:
             return None

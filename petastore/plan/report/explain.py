@@ -125,10 +125,11 @@ def explain_source(
     Args:
         inventory: Inventory of the dataset.
         selection: Selected rows; None means all.
-        orders: Orders of the source's first epoch and of its last one in the first epoch of the mixture.
+        orders: Row orders of the source's first and last epoch inside the first epoch of the mixture; a single order if
+            these are the same epoch.
         requested: Requested order of the source.
         ranks: Lanes of the source that each rank reads.
-        proportion: Rows of the source in each period of the mixture (`Mixture.proportions`).
+        proportion: Weight of the source as an integer (`Mixture.proportions`).
         rows_given: Rows of the source in the epoch.
         borders: Half-open ranges of the source's rows in some global batches, before the source starts over; shape
             (batches, 2).
@@ -255,9 +256,12 @@ def _readers(pieces: Pieces, own_lanes: Sequence[range], lanes: int, row_groups:
 
 
 def _resident(pieces: Pieces, inventory: Inventory) -> tuple[int, int]:
-    """Return the peak rows and the peak bytes of row groups in memory.
+    """Return the peak rows and the peak bytes of row groups that are in memory together.
 
-    They are in memory while the row groups of some lanes (interleaved sequences) are read.
+    Args:
+        pieces: Row groups of the lanes (interleaved sequences of row groups) that are read, with the positions at which
+            they are needed.
+        inventory: Inventory of the dataset.
     """
     groups, first, last = needed_from_to(pieces)
     return (
@@ -300,8 +304,8 @@ def _mixed(rows: NDArray[np.int64], order: EpochOrder, borders: NDArray[np.int64
 def _uniform_mixing(labels: int, batch: float, num_rows: int) -> float:
     """Return the mixing of a random batch: its mean distance from the dataset.
 
-    The distance is the total variation distance between the label shares of both. It is computed from the mean
-    deviation of a label's count in the batch from the expected count.
+    The distance is the total variation distance between the label shares of the batch and of the dataset. It is
+    computed from the mean deviation of a label's count in the batch from the expected count.
 
     The mean absolute deviation of a hypergeometric distribution is 2·k·(N − K − n + k) / N · P(count = k), where N is
     the number of rows, K the rows of a label, n the rows of a batch, and k the smallest count above the mean.
@@ -318,5 +322,5 @@ def _uniform_mixing(labels: int, batch: float, num_rows: int) -> float:
 
 
 def _log_choices(among: float, chosen: int) -> float:
-    """Return the natural logarithm of a binomial coefficient."""
+    """Return the natural logarithm of the binomial coefficient "among over chosen"."""
     return math.lgamma(among + 1) - math.lgamma(chosen + 1) - math.lgamma(among - chosen + 1)

@@ -66,7 +66,7 @@ class Fetches:
     file_requests: NDArray[np.int64]
     """Number of requests to open each file, shape (files,).
 
-    They are sent before those for the first row group of the file."""
+    A file is opened before its first row group is fetched."""
 
     file_bytes: NDArray[np.int64]
     """Response bytes of the requests to open each file, shape (files,)."""
@@ -119,7 +119,7 @@ class EpochCost:
     """Number of cache entries that are read: column chunks, or several together."""
 
     hits: int
-    """Number of those cache entries that are cache hits."""
+    """Number of cache hits among the cache entries that are read."""
 
     money: float
     """Cost of `requests` and `bytes`, in the currency of the prices."""
@@ -272,7 +272,9 @@ class ReadFacts:
     """Stored bytes that this rank fetches in an epoch."""
 
     bytes_of: str
-    """Basis of the byte counts: `"columns"` or `"row groups"`."""
+    """Basis of the byte counts: `"columns"` or `"row groups"`.
+
+    `"row groups"` means that the sizes of columns are unknown."""
 
     rows_resident: int
     """Peak number of rows in this rank's memory.
@@ -405,7 +407,7 @@ class SourceExplanation(ReadFacts):
     proportion: int
     """Weight of this source as an integer.
 
-    In each period of the mixture, the source has this number of rows."""
+    Rows of the sources are mixed in the ratio of these integers."""
 
     rows_given: int
     """Number of rows of this source per epoch of the mixture."""

@@ -297,17 +297,19 @@ class StepLookup:
 
     @property
     def _last_unequal_epoch(self) -> int:
-        """Last epoch that has fewer rows than others, because rows were excluded in it.
+        """Last epoch whose row order or number of rows differs from that of later epochs.
 
-        -1 if there is none. Rows were excluded after this epoch began.
+        It differs if the number of ranks or the excluded rows changed after this epoch began. -1 if no epoch differs.
         """
         rests = [source.request.under_way for source in self._plan.sources]
         return max((rest.epoch for rest in rests if rest is not None), default=-1)
 
     def _epoch_at(self, epoch: int, batch_size: int, after: Cursor) -> tuple[Cursor, int, range]:
-        """Return where an epoch starts, the number of earlier steps, and its steps.
+        """Return the start of an epoch, the number of steps before it, and its steps.
 
-        The start is `after` if that position is in the epoch. The steps are a range that counts from the start.
+        The start is `after` if that position is in the epoch. Steps before the epoch are counted from `after`. The
+        steps of the epoch are a range that counts from the start. If the mixture's only epoch is endless, `epoch` is
+        the number of a part with `steps_per_epoch` steps, and start and range count from `after`.
         """
         if self._plan._walked_rows > self._plan.num_rows:  # noqa: SLF001 - "cycle": the only epoch is endless
             ordinary = self._plan.steps_per_epoch(batch_size)

@@ -205,7 +205,10 @@ class SeriesLine:
         return first + np.searchsorted(self.group_firsts[first:stop], places, side="right") - 1
 
     def places_of(self, group: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Convert row numbers in a row group to indices in its order by series; (n,)."""
+        """Convert row numbers in a row group to indices after sorting its rows by series.
+
+        `rows` has row numbers, shape (n,); the result has the same shape.
+        """
         order = self.orders.get(group)
         if order is None:
             return rows
@@ -285,8 +288,8 @@ class SeriesLine:
     ) -> Iterator[tuple[int, NDArray[np.bool_]]]:
         """Yield each row group, with a mask of its rows at which windows begin.
 
-        The mask has the rows sorted by series. A row group is yielded when all its series are done; row groups of a
-        single series come in dataset order.
+        The mask has the rows of the row group sorted by series. A row group is yielded as soon as the masks of all its
+        series are computed. If all rows are one series, row groups come in dataset order.
 
         Args:
             parts: Sorted rows of each row group, from which this object was built.

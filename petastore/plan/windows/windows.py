@@ -125,13 +125,16 @@ class Windows:
 
     @property
     def most_following(self) -> NDArray[np.int64]:
-        """Upper bound of `num_following` for each row group, shape (groups,)."""
+        """Maximum number of later rows that may be appended to each row group, (groups,).
+
+        Windows of a row group need these rows. For the exact number, see `num_following`.
+        """
         return np.diff(self.line.bounds) * (self.length - 1)
 
     def head(self, group: int) -> int:
-        """Return how many first rows of a row group suffice for windows of earlier ones.
+        """Return how many first rows of a row group cover the windows of earlier row groups.
 
-        Windows that begin in an earlier row group may extend into this row group.
+        Windows that begin in an earlier row group may extend into these rows, but not beyond them.
         """
         line, (first, stop) = self.line, self.line.bounds[group : group + 2].tolist()
         continued = np.flatnonzero(line.is_continued[first:stop]) + first
@@ -159,15 +162,17 @@ class Windows:
         return tuple(Following(other, rows[groups == other]) for other in np.unique(groups).tolist())
 
     def _on_line(self, group: int, starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Find windows of a row group in `line`, and where the row group's rows end there.
+        """Return where windows begin, and where the row group's rows of their series end.
+
+        Both are indices in `line`, the order of all rows by series.
 
         Args:
             group: Number of the row group.
             starts: First row of each window, as row numbers in the row group, shape (n,).
 
         Returns:
-            Index in `line` of each window's first row, and index after the last row that the row group has of the same
-            series; both of shape (n,).
+            Index of each window's first row, and index after the row group's last row of the same series; both of shape
+            (n,).
         """
         places = self.line.places_of(group, starts)
         segments = self.line.segments_of(group, places)

@@ -86,8 +86,9 @@ class Room:
     """Number of cells decoded at a time. Decoding a cell may need as much working memory as its value takes."""
 
     least: Callable[[int], int] = lambda size: size
-    """Function that returns a `memory_budget` that suffices for a batch, given the bytes of the batch's values; for
-    error messages."""
+    """Function `least(size)` that returns a sufficient `memory_budget` for a batch whose values take `size` bytes.
+
+    Error messages recommend this budget."""
 
     @classmethod
     def of(cls, limit: int, values_bytes: int, *, ahead: int, workers: int, least: Callable[[int], int]) -> Self:
@@ -108,7 +109,10 @@ class Room:
 
     @staticmethod
     def shares(ahead: int) -> int:
-        """Return the number of equal shares of the memory; the table in this module's docstring lists them.
+        """Return the number of equal shares into which the memory for variable-size values is divided.
+
+        There are three shares: for the consumer's batches, for batches assembled on request, and for spans assembled in
+        advance. If only one span is assembled at a time, the last share is omitted.
 
         Args:
             ahead: Number of spans (groups of consecutive batches) that are assembled at a time.
@@ -130,9 +134,16 @@ class Room:
 
 
 def begin_in_room(assembler: Assembles, room: Room, span: Span, loaded: LoadedRowGroups) -> SpanWork:
-    """Return the tasks that assemble a span (consecutive batches), or parts of it if its values exceed the budget.
+    """Return the tasks that assemble a span (consecutive batches) within the memory budget.
 
-    A part has as many consecutive batches of the span as fit into the budget, and is assembled when it is needed.
+    If the values exceed the budget, the result has `SpanWork.parts` instead of tasks for the whole span. A part has as
+    many consecutive batches as fit into the budget, and is assembled when it is needed.
+
+    Args:
+        assembler: Assembler of the batches.
+        room: Memory limits of the values.
+        span: Batches to assemble.
+        loaded: Loaded row groups of the span, by number.
 
     Raises:
         DecodeError: A single batch exceeds the budget; the message names the batch's largest cell.
@@ -160,7 +171,15 @@ def begin_in_room(assembler: Assembles, room: Room, span: Span, loaded: LoadedRo
 
 
 def _begin(assembler: Assembles, part: Span, loaded: LoadedRowGroups) -> SpanWork:
-    """Return the tasks that assemble some batches; the tasks reference only the row groups of these batches."""
+    """Return the tasks that assemble some of the batches of a span.
+
+    The tasks reference only the row groups of these batches, so that other row groups can be freed earlier.
+
+    Args:
+        assembler: Assembler of the batches.
+        part: Consecutive batches to assemble.
+        loaded: Loaded row groups by number; other batches may need some of them.
+    """
     return assembler.begin(part, {group: loaded[group] for group in np.unique(part.groups).tolist()})
 
 
@@ -205,7 +224,10 @@ shape (rows, 2)."""
 
 
 def _where_they_are(groups: NDArray[Any], rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return row groups and rows unchanged: the default `origin`, if they are numbered in memory as in the dataset."""
+    """Return the numbers of row groups and rows unchanged: the default of `Assembler.origin`.
+
+    It applies if row groups and rows have the same numbers in memory as in the dataset.
+    """
     return groups, rows
 
 
@@ -217,7 +239,7 @@ class AssembledSpan:
     columns: Columns
 
     def batch(self, place: int) -> Batch:
-        """Return the batch with this index among these consecutive batches; its columns are views."""
+        """Return one of the batches, by its index from 0; its columns are views of the assembled columns."""
         first, stop = self.span.offsets[place : place + 2].tolist()
         return Batch(self.columns, first, stop, self.span.cursor_after(place))
 
@@ -247,7 +269,12 @@ class Assembles(Protocol):
         """Return the tasks that assemble a span (consecutive batches) from its loaded row groups."""
 
     def decoded_rows(self, span: Span) -> tuple[Assembler, Span]:
-        """Return the assembler that decodes single rows, and a span (consecutive batches) of the rows to decode."""
+        """Return the single rows that must be decoded for a span (consecutive batches), to compute their sizes.
+
+        Returns:
+            The assembler that decodes these rows, and a span that contains them. For batches of windows, the rows are
+            the rows of the windows.
+        """
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -255,7 +282,7 @@ class Assembler:
     """Copies and decodes the rows of loaded row groups into batches. Thread-safe: its only state is reusable memory."""
 
     inventory: Inventory
-    """Inventory, for error messages that name the file of a row."""
+    """List of files and row groups (inventory), for error messages that name the file of a row."""
 
     view: Unischema
     """Fields that are read, before the transform."""
@@ -264,13 +291,13 @@ class Assembler:
     """Output fields, after the transform."""
 
     columns: Mapping[str, EncodedColumn]
-    """Stored form of each field: its field, codec and partition values in each dataset."""
+    """Stored form of each field in each dataset (type, codec, partition values), by field name."""
 
     transform: SpanTransform | None
-    """Transform of the columns, run here or in other processes."""
+    """Transform of the columns, run in this process or in worker processes; None without a transform."""
 
     layout: Layout
-    """Layout of row groups in memory."""
+    """Memory layout of row groups: the columns that share an array, and the columns that stay encoded cells."""
 
     buffers: Buffers
     """Allocator of reusable memory for columns."""
@@ -311,12 +338,18 @@ class Assembler:
         return SpanWork(tasks, functools.partial(self._finish, span, columns, tuple(stacks)))
 
     def decoded_rows(self, span: Span) -> tuple[Assembler, Span]:
-        """Return the assembler that decodes the rows of a span (consecutive batches), and the span itself."""
+        """Return an assembler that decodes the rows of a span (consecutive batches), and the span unchanged.
+
+        The method exists because batches of windows need other rows; see `WindowAssembler.decoded_rows`.
+        """
         return self._of_loaded, span
 
     @once
     def _of_loaded(self) -> Assembler:
-        """Assembler that converts part numbers to row group numbers in errors; this object if `parts` is None."""
+        """Copy of this assembler whose errors name row groups instead of parts (row ranges of huge row groups).
+
+        It is this object itself if row groups are loaded whole.
+        """
         return self if self.parts is None else dataclasses.replace(self, origin=self.parts.in_row_groups, parts=None)
 
     def decoded_sizes(self, span: Span, loaded: LoadedRowGroups) -> dict[str, NDArray[np.int64]]:
@@ -425,7 +458,10 @@ class Assembler:
         return _put_together(span, (), transformed)
 
     def _keys(self, span: Span) -> dict[str, NDArray[np.uint64]]:
-        """Return the keyword argument `keys` for a transform that draws random numbers; an empty dict for others."""
+        """Return the keyword arguments of the transform: `{"keys": array}`, or {} if it draws no random numbers.
+
+        The array has the random key of each row of the span, shape (rows, 2).
+        """
         return {"keys": random_keys(span, self.origin)} if self.draws else {}
 
     def placed(self, problem: DecodeError, groups: NDArray[np.int32], rows: NDArray[np.int64]) -> DecodeError:
@@ -439,7 +475,10 @@ class Assembler:
 
 
 def of_spans(transform: Transform | None) -> SpanTransform | None:
-    """Convert a transform of columns and batch offsets to one of columns and a span (batches); None stays None."""
+    """Convert a function `transform(columns, offsets)` to a function `transform(columns, span)`; None stays None.
+
+    `offsets` are the rows at which the batches of the span begin, with the end.
+    """
     return None if transform is None else lambda columns, span, **keys: transform(columns, span.offsets, **keys)
 
 

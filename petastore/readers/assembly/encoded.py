@@ -77,7 +77,12 @@ class EncodedColumn:
         return any(source.partition_values is not None for source in self.sources)
 
     def way_of(self, group: int, row_group: LoadedRowGroup) -> _Way:
-        """Return how to decode the cells of one row group."""
+        """Return how to decode the cells of one row group.
+
+        Args:
+            group: Number of the row group, among the row groups of all datasets.
+            row_group: The loaded row group.
+        """
         source = self.sources[bisect.bisect_right(self.first_groups, group) - 1]
         if source.partition_values is not None:
             return _Way(source, None)
@@ -89,7 +94,7 @@ class _Way(NamedTuple):
     """Decoding method of cells."""
 
     source: ColumnSource
-    """Column of the dataset that stores the cells."""
+    """Stored form of the column in the dataset to which the cells belong."""
 
     stored: Any
     """Arrow type of the cells; None if the column is a decoded array in memory, or has partition values."""
@@ -103,7 +108,7 @@ class EncodedCells:
     """Loaded row groups by number."""
 
     layout: Layout
-    """Layout of the row groups in memory."""
+    """Memory layout of row groups: the columns that share an array, and the columns that stay encoded cells."""
 
     origin: Origin
     """Function that converts numbers of row groups and rows in memory to their numbers in the datasets."""
@@ -148,7 +153,17 @@ class EncodedCells:
                 out.missing[where] = missing
 
     def _decode(self, way: _Way, picked: GroupedRows, distinct: Sequence[int], out: Decoded) -> None:
-        """Decode rows of the row groups `distinct`, which all have the same decoding method."""
+        """Decode rows of row groups that all have the same decoding method.
+
+        Args:
+            way: Decoding method.
+            picked: Rows to decode, in output order.
+            distinct: Numbers of the row groups of these rows, each once.
+            out: Output array.
+
+        Raises:
+            DecodeError: A cell cannot be decoded, or is larger than `max_cell_bytes`.
+        """
         field, codec = way.source.field, codec_of(way.source.field)
         if way.source.partition_values is not None:
             groups, _ = self.origin(picked.groups, picked.rows)

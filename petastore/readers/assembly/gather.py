@@ -27,7 +27,9 @@ from petastore.readers.loaded.row_group_reader import LoadedRowGroup
 __all__ = ["Origin", "cell_gather", "rows_in_memory", "stack_gather"]
 
 Origin: TypeAlias = Callable[[NDArray[Any], NDArray[np.int64]], tuple[NDArray[Any], NDArray[np.int64]]]
-"""Function that converts numbers of row groups and rows in memory to their numbers in the dataset, all (rows,)."""
+"""Function `origin(groups, rows)` that converts numbers of row groups and rows in memory to numbers in the dataset.
+
+It takes and returns two arrays of shape (rows,): the row group of each row, and its number in the row group."""
 
 _Rows: TypeAlias = slice | NDArray[np.int64]
 
@@ -112,9 +114,10 @@ def _sources(
 
 
 def _runs_as_slices(runs: Runs, loaded: Mapping[int, LoadedRowGroup]) -> list[_Source]:
-    """Return one slice for each run (range of consecutive rows).
+    """Return the rows to copy as slices: one source for each run (range of consecutive rows).
 
-    For long runs, copying slices is faster than copying rows by index.
+    A source has the arrays of the run's row group, the run's slice of these arrays, and its slice of the output. For
+    long runs, copying slices is faster than copying rows by index.
     """
     sources: list[_Source] = []
     stops = np.cumsum(runs.counts).tolist()
@@ -148,7 +151,8 @@ def _add_rows(index: NDArray[np.int64], rows: NDArray[np.int64], places: NDArray
     Args:
         index: Index of the first row of each row's row group, shape (rows,).
         rows: Number of each row in its row group, in file order, shape (rows,).
-        places: `Place.places` for arrays (stacks) that are stored in read order; None for file order.
+        places: For each array index in file order, the index of the same row in read order, counted from the first row
+            of its row group. None if the arrays are in file order.
     """
     if places is None:
         index += rows

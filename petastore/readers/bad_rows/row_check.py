@@ -68,7 +68,12 @@ class RowCheck:
         return {name: column.take(arrow_numbers(rows)) for name, column in cells.items()}
 
     def failing(self, cells: Mapping[str, Any], rows: int) -> NDArray[np.int64]:
-        """Return the indices in `cells` of the rows that fail, ascending, shape (n,)."""
+        """Return the indices of the rows that cannot be decoded or transformed, ascending, shape (n,).
+
+        Args:
+            cells: Stored cells of the rows by column, as the method `cells` returns them.
+            rows: Number of rows in `cells`.
+        """
         failing: list[int] = []
         sizes = sum((_cell_bytes(cells[field.name], field) for field in self.fields), np.zeros(rows, np.int64))
         for first, stop in row_ranges(sizes, _MOST_BYTES, min(_MOST_ROWS, self.rows_per_call)):
@@ -77,7 +82,12 @@ class RowCheck:
         return np.array(failing, np.int64)
 
     def errors(self, cells: Mapping[str, Any], rows: int) -> list[RowError | None]:
-        """Return the error of each row; None for a row that does not fail."""
+        """Return the error of each row; None for a row that can be decoded and transformed.
+
+        Args:
+            cells: Stored cells of the rows by column, as the method `cells` returns them.
+            rows: Number of rows in `cells`.
+        """
         return [self._error(_part(cells, row, row + 1)) for row in range(rows)]
 
     def _error(self, cells: Mapping[str, Any]) -> RowError | None:

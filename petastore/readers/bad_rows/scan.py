@@ -140,7 +140,16 @@ class _Scan:
     def _counted(
         self, found: Iterable[tuple[int, NDArray[np.bool_]]], began: float
     ) -> Iterator[tuple[int, NDArray[np.bool_]]]:
-        """Yield the row groups and masks of bad rows unchanged; log progress, and raise if too many rows are bad."""
+        """Yield the items of `found` unchanged; log progress, and raise an error if too many rows are bad.
+
+        Args:
+            found: For each row group, its number and the mask of its bad rows.
+            began: Time at which the scan began, by `time.monotonic`.
+
+        Raises:
+            DecodeError: Too many rows are bad, and the first one cannot be decoded.
+            TransformError: Too many rows are bad, and the transform raised for the first one.
+        """
         seen, logged, bad_rows, excluded = 0, began, 0, {}
         for group, bad in found:
             yield group, bad

@@ -152,8 +152,10 @@ class Execution:
     """Memory of row groups and batches."""
 
     files_of_pass: Callable[[], OpenFiles]
-    """Function that returns the pool of open files for a new iteration over the reader. All iterations share the record
-    of row groups whose checksums were verified."""
+    """Function that returns the pool of open files for a new iteration over the reader.
+
+    All iterations share the record of row groups whose checksums were verified, so that a later iteration does not
+    verify them again."""
 
     assembler: Assembles
     """Assembler of the batches of a span (consecutive batches that are prepared together)."""

@@ -66,7 +66,7 @@ class Budget:
     """Bytes of batches in preparation."""
 
     work_bytes: int
-    """Bytes of workers, footers and the plan."""
+    """Bytes that workers need while they read, plus the bytes of cached footers and of the plan of the batches."""
 
     prefetched_bytes: int = 0
     """Stored (compressed) bytes of row groups that are prefetched from slow storage."""

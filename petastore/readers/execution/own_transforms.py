@@ -47,7 +47,13 @@ class OwnTransforms:
     def __call__(
         self, columns: dict[str, Decoded], span: Span, /, **keys: NDArray[np.uint64]
     ) -> dict[str, Decoded] | Future[dict[str, Decoded]]:
-        """Return the transformed columns, or a future of them if functions run in processes."""
+        """Return the transformed columns, or a future of the columns if functions run in processes.
+
+        Args:
+            columns: Columns of all rows of the span, before the transforms.
+            span: Consecutive batches, which determine the source of each row.
+            **keys: `keys`, the random key of each row, shape (rows, 2), if a transform draws random numbers.
+        """
         sources = self.datasets.source_of(span.groups)
         present = np.unique(sources).tolist()
         pieces = [self._piece(source, np.flatnonzero(sources == source), columns, span, keys) for source in present]

@@ -40,8 +40,9 @@ class Position:
     """Epoch of the next batch, from 0."""
 
     step: int
-    """Number of the next batch in its epoch, from 0, if the whole epoch is read with the current batch size; or of the
-    next row, if rows are iterated."""
+    """Number of the next batch in its epoch, from 0, if all batches of the epoch have the current size.
+
+    If rows are iterated, it is the number of the next row."""
 
     rows: tuple[tuple[str, int, int], ...]
     """Rows of this rank's last batch, or the last row: `(file, row group, row)`, as `exclude_rows` takes them. Empty

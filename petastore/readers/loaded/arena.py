@@ -46,8 +46,8 @@ class Place:
     groups in an arena share these arrays."""
 
     places: NDArray[np.int32] | None
-    """Index, counted from `first`, of each row in stacks that are stored in read order; -1 for rows that are not read.
-    Row groups that share the stacks also share this array. None if all stacks are in file order."""
+    """Index, counted from `first`, of each row in those arrays (stacks) that are stored in read order; -1 for rows that
+    are not read. Row groups that share the arrays also share these indices. None if all arrays are in file order."""
 
     lease: object = None
     """Object whose garbage collection frees the rows of the arena; None for separate arrays."""

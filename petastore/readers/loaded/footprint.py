@@ -82,19 +82,20 @@ class Footprint:
     """All fields of the dataset."""
 
     layout: Layout
-    """Layout of row groups in memory."""
+    """Memory layout of row groups: the columns that share an array, and the columns that stay encoded cells."""
 
     inventory: Inventory
-    """Inventory of the dataset."""
+    """Sizes and row counts of the dataset's row groups; if `parts` is set, of the parts of its row groups."""
 
     rows_of_window: int = 0
     """Number of rows of a window that have fields; 0 for a reader of rows. These rows are in memory twice."""
 
     head_bytes: int = 0
-    """Bytes of one worker's share of the cached first rows of row groups; 0 for a reader of rows, which needs none."""
+    """Bytes per worker of the cache of row groups' first rows, which windows need; 0 for a reader of rows."""
 
     parts: RowGroupParts | None = None
-    """Division of the row groups into parts, if `inventory` has an entry for each part; None if it has row groups."""
+    """Division of huge row groups into parts, row ranges that are loaded one by one. `inventory` then has an entry for
+    each part. None if row groups are loaded whole."""
 
     streamed_column_bytes: int = 0
     """Bytes of memory, besides the rows, for decoding one column of a huge row group part by part."""

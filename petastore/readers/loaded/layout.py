@@ -132,7 +132,12 @@ class Layout:
 
 
 def _columns_at_once(field: UnischemaField, rows: int) -> int:
-    """Return how many columns of a field's type one array may hold; 1 for fields that are arrays."""
+    """Return how many columns of a field's type one array may hold; 1 for fields that are arrays.
+
+    Args:
+        field: Field of one of the columns.
+        rows: Number of rows of a large row group.
+    """
     return max(min(_PART_BYTES // max(rows * field.dtype.itemsize, 1), _PART_COLUMNS), 1) if field.is_scalar else 1
 
 
@@ -150,8 +155,8 @@ def stacked_view(stack: Stack, table: pa.Table, columns: Mapping[str, BoundCodec
 
     Args:
         stack: Names, dtype and shape of the columns.
-        table: Those of the columns that the files store, one chunk each.
-        columns: Codec of each column that the files store.
+        table: Table with the columns that the files store; each column has a single chunk.
+        columns: Codec of each column that the files store, by name.
 
     Returns:
         An array of shape (columns, rows), if possible a view of the table's memory. None if it is impossible, for

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["Extended", "Loads", "Readable", "runs"]
 
 _Asked: TypeAlias = tuple[float, int, NDArray[np.int64] | None]
-"""Row group to load: time at which it is needed (see `CacheOrder.plan`), number, and rows in read order (None means
-file order)."""
+"""Row group to load: time at which it is needed, number, and row numbers in read order (None means file order).
+
+The time is the number of rows of all datasets since epoch 0."""
 
 Extended: TypeAlias = Callable[[int, int, Read], tuple[int, Read]]
 """Function `extended(group, rows, read)`, which appends to a row group the following rows that its windows need.
@@ -67,11 +68,11 @@ class Readable(Protocol):
 
     @property
     def inventory(self) -> Inventory:
-        """Inventory that numbers the row groups of the plan."""
+        """List of files and row groups (inventory); the plan uses its row group numbers."""
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
-        """Datasets of the row groups, in order."""
+        """Datasets that contain the row groups, in the order of the row group numbers."""
 
     def partition_values(self, columns: Sequence[str]) -> Mapping[str, Any]:
         """Return the values of partition columns for each row group, as one `pyarrow.Array` per column."""
@@ -159,7 +160,15 @@ class Loads:
         return loaded
 
     def _begin(self, time: float, group: int) -> Callable[[object], None]:
-        """Record the start of a load, and return the function that records its end."""
+        """Record that the load of a row group starts; return a callback that records its end.
+
+        Args:
+            time: Time at which the row group is needed, as a number of rows of all datasets since epoch 0.
+            group: Number of the row group.
+
+        Returns:
+            Callback for the future of the row group; it ignores its argument.
+        """
         cache_order, prefetcher = self._cache_order, self.prefetcher
         was_requested = prefetcher is not None and prefetcher.begin(group)
         if cache_order is not None:
@@ -198,7 +207,12 @@ class Loads:
         return together([functools.partial(run, task) for task in tasks], functools.partial(run, finish), self._submit)
 
     def _load_several(self, asked: Sequence[_Asked], futures: Sequence[Future[LoadedRowGroup]]) -> None:
-        """Load several small row groups: together if possible, otherwise one by one."""
+        """Load several small row groups: together if possible, otherwise one by one.
+
+        Args:
+            asked: Row groups to load.
+            futures: Futures that receive the loaded row groups, in the same order.
+        """
         for (time, group, _), future in zip(asked, futures, strict=True):
             future.add_done_callback(self._begin(time, group))
         made = self._load_together([group for _, group, _ in asked])

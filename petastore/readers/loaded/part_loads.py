@@ -213,7 +213,16 @@ class PartLoads:
         return [_tables(self._read(file, ordinal, [each]), rows) for each in parts]
 
     def _decode(self, streams: _Streams, part: int, tables: list[pa.Table]) -> Future[None]:
-        """Decode a part with all streams, and add the tables to `tables`; drop earlier parts that were not needed."""
+        """Decode a part (row range) with all streams of its row group; drop earlier parts that were not needed.
+
+        Args:
+            streams: Streams of the row group, which decode different columns in parallel.
+            part: Number of the part.
+            tables: List to which each stream appends its table.
+
+        Returns:
+            Future that completes when all streams have decoded the part.
+        """
         if streams.running is None:
             streams.running = self._placed(part, lambda: self._begun(part))
         skipped, streams.at = part - streams.at, part + 1

@@ -94,7 +94,11 @@ class CacheOrder:
         return times
 
     def _announce(self, now: float) -> None:
-        """Publish to the caches the order in which row groups will be used, from this time on."""
+        """Publish to the caches in which order row groups will be used, from the earliest load in progress on.
+
+        Args:
+            now: Current time, as a number of rows of all datasets since epoch 0.
+        """
         with self._lock:
             begin = self._open[0] if self._open else now
         uses = self._plan.next_uses(begin, now)
@@ -115,13 +119,21 @@ class CacheOrder:
             announcement.close()
 
     def begin(self, time: float) -> None:
-        """Record that the load of the row group that is needed at this time (see `plan`) starts."""
+        """Record that the load of a planned row group starts.
+
+        Args:
+            time: Time at which the row group is needed, as `plan` returned it.
+        """
         with self._lock:
             self._begun = max(self._begun, time)
         self._report()
 
     def end(self, time: float) -> None:
-        """Record that the load of the row group that is needed at this time (see `plan`) has ended."""
+        """Record that the load of a planned row group has ended.
+
+        Args:
+            time: Time at which the row group is needed, as `plan` returned it.
+        """
         with self._lock:
             self._over[time] += 1
             while self._open and self._open[0] in self._over:
@@ -274,4 +286,4 @@ class _Request:
     """Number of planned loads that share the request and have not ended."""
 
     begun: int = 0
-    """Number of these loads that have begun."""
+    """Number of the loads counted by `loads` that have begun."""

@@ -76,7 +76,9 @@ class LoadedRowGroup:
     """Decoded bytes of each value in variable-size columns, shape (rows,)."""
 
     alike: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict)
-    """Variable-shape columns whose values all have the same shape: a view of the cells' memory, (rows, *shape)."""
+    """Variable-shape columns whose values all have the same shape, by name: each a view of the cells' memory.
+
+    A view has the shape (rows, *shape)."""
 
     in_file_order: bool = True
     """Whether the plan reads the rows in file order."""
@@ -165,7 +167,14 @@ class RowGroupReader:
     def load(
         self, rows: int, read_order: NDArray[np.int64] | None, read: Read, arena: Arena | None = None
     ) -> LoadedRowGroup:
-        """Read a row group in the calling thread, some columns at a time; see `loading` for the arguments."""
+        """Read a row group in the calling thread, some columns at a time.
+
+        Args:
+            rows: Number of rows in the row group.
+            read_order: Distinct rows in read order; None means file order.
+            read: Function from parts (sets of columns) to the tables with these columns.
+            arena: Arena (shared arrays) for the fixed-size columns, if enough rows are free; None uses separate arrays.
+        """
         tasks, finish = self.loading(rows, read_order, read, arena)
         for task in tasks:
             task()
@@ -257,7 +266,18 @@ class RowGroupReader:
     def _fill_by_columns(
         self, stack: Stack, table: pa.Table, order: NDArray[np.int64] | None, reading: _Reading, out: NDArray[Any]
     ) -> dict[str, Any]:
-        """Copy each column of the table to the array; return the cells of columns that the array cannot hold."""
+        """Copy each column of a table to the array of a stack (columns of one dtype and shape).
+
+        Args:
+            stack: Names, dtype and shape of the columns.
+            table: Table with all rows of the row group.
+            order: Rows to copy, in output order; None copies all rows in file order.
+            reading: State of the row group, which gets the masks of missing values.
+            out: Output array.
+
+        Returns:
+            Cells of the columns that the array cannot hold, by name.
+        """
         not_stacked = {}
         for name, of_column in zip(stack.names, out, strict=True):
             bound = self.columns.get(name)
@@ -335,7 +355,11 @@ def placed(task: Callable[[], _Made], *, place: tuple[DataFile, int], log: Segme
 
 
 def at_least(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Yield the tables of a row group; raise an error if the caller then needs further tables.
+    """Yield the tables of a row group; raise an error if the caller then requests another table.
+
+    Args:
+        tables: Tables with the rows of the row group.
+        rows: Number of rows that the footer declares, for the error message.
 
     Raises:
         DecodeError: Rows are missing. The error replaces a `StopIteration`, which would silently end the calling loop.

@@ -271,10 +271,10 @@ class SparkDatasetConverter:
         return self._reading(arguments, adapt)
 
     def delete(self) -> None:
-        """Delete the directory, once no other converter of this process uses it.
+        """End the converter, and delete its directory if no other converter uses it.
 
-        Only files that `make_spark_converter` wrote are deleted. Loaders that are still open may fail. May be called
-        repeatedly.
+        If other converters of this process use the directory, the last of them deletes it. Only files that
+        `make_spark_converter` wrote are deleted. Loaders that are still open may fail. May be called repeatedly.
 
         Raises:
             StorageError: A storage operation failed.
@@ -292,6 +292,12 @@ class SparkDatasetConverter:
         """Check the arguments of a loader; return the arguments of `make_batch_reader`.
 
         Invalid arguments thus raise an error at the user's call, before files are opened.
+
+        Args:
+            num_epochs: As in `make_torch_dataloader`.
+            workers_count: As in `make_torch_dataloader`.
+            shuffling: Value of `shuffling_queue_capacity`; a number above 0 sets `shuffle_rows=True`.
+            further: Other arguments of the user (`**reader_kwargs`).
         """
         if self._is_deleted:
             raise ReaderClosedError(f"{self!r} was deleted. Make another converter of the DataFrame")
@@ -342,9 +348,14 @@ class SparkDatasetConverter:
 
 
 def _refuse_unknown(function: Callable[..., object], further: Iterable[str]) -> None:
-    """Raise an error for a parameter that `function` and `make_batch_reader` lack.
+    """Raise an error for a keyword argument that the user misspelled.
 
-    The last parameter of `function`, `**reader_kwargs`, is not a name to compare with.
+    Args:
+        function: Function that the user called. Its last parameter is `**reader_kwargs`.
+        further: Names of the arguments in `**reader_kwargs`.
+
+    Raises:
+        UnknownParameterError: Neither `function` nor `make_batch_reader` has a parameter of this name.
     """
     own, of_reader = list(inspect.signature(function).parameters)[:-1], inspect.signature(make_batch_reader).parameters
     refuse_other_words(function.__name__, further, own=own, known={*own, *list(of_reader)[1:]})

@@ -108,7 +108,7 @@ def keep(
 ) -> _User:
     """Write a DataFrame to a directory, unless the DataFrame is cached already.
 
-    Then call `use` with the directory, and return its result.
+    In both cases, call `use` with the directory, and return its result.
 
     Args:
         df: The rows.
@@ -205,7 +205,13 @@ def _fill(kept: Kept, storage_options: Mapping[str, Any] | None) -> Dataset:
 
 
 def _write(df: DataFrame, storing: Storing, target: str) -> dict[str, tuple[int | None, ...]]:
-    """Write the rows with Spark; return the shapes of array columns."""
+    """Write the rows with Spark; return the shapes of array columns, by name.
+
+    Args:
+        df: The rows.
+        storing: Write options.
+        target: URL of the new directory.
+    """
     observed, shapes = observing_shapes(tensor_columns(df, storing.dtype))
     settings = parquet_settings(Unischema("rows", []), row_group_size_mb=storing.row_group_bytes / _MIB)
     writer = observed.write.options(**settings, compression=storing.compression)
@@ -220,8 +226,8 @@ def _committed(
 ) -> Dataset:
     """Commit the files that Spark wrote, and return the dataset.
 
-    The committed schema has the shapes of arrays, so arrays become one tensor per batch. If a column has no field type,
-    nothing is committed.
+    The committed schema has the shapes of arrays, so arrays become one tensor per batch. If petastore cannot store the
+    type of a column (such as a map), nothing is committed, and the dataset stays plain Parquet.
     """
     found = open_dataset(url, storage_options=storage_options)
     schema = _declared(found, shapes)
@@ -234,7 +240,7 @@ def _committed(
 def _declared(found: Dataset, shapes: Mapping[str, tuple[int | None, ...]]) -> Unischema | None:
     """Return the dataset's schema with the observed shapes of arrays.
 
-    Return None if a column, such as a map, has no field type.
+    Return None if petastore cannot store the type of a column, such as a map.
     """
     from petastore.codecs import ScalarCodec
 

@@ -192,7 +192,9 @@ def has_lease(parent: Location, name: str) -> bool:
 
 
 def abandoned_directories(parent: Location) -> Iterator[str]:
-    """Return the names of abandoned directories in `parent`, whose leases still exist.
+    """Yield the name of each abandoned directory in `parent`, found by its lease file.
+
+    See `Lease.is_abandoned` for the rules. The directory itself may be missing.
 
     Raises:
         StorageError: A storage operation failed.

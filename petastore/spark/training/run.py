@@ -47,9 +47,10 @@ def run_on_dataframe(
     """Train on a Spark DataFrame in Spark's executors.
 
     A dataset on shared storage is not needed. The tasks of one barrier stage write their partitions to local disks, as
-    Parquet with codecs, and exchange a few rows so that all parts have equal sizes. Then each task runs `train_fn` with
-    its rows in a separate process. All ranks have the same number of batches, and each row belongs to one rank. Works
-    on classic and Connect sessions. petastore must be installed on the executors, and one slot per rank must be free:
+    Parquet with codecs. They exchange a few rows, so that all ranks have equally many. Then each task runs `train_fn`
+    with its rows in a separate process. All ranks have the same number of batches, and each row belongs to one rank.
+
+    Works on classic and Connect sessions. petastore must be installed on the executors. One slot per rank must be free:
     Spark waits ten minutes for the slots, or as long as `spark.scheduler.barrier.maxConcurrentTasksCheck` options
     allow.
 

@@ -48,9 +48,9 @@ class StoredPart:
     """Description of a rank's files, sent to other ranks as JSON."""
 
     files: list[dict[str, Any]]
-    """Path, size, footer digest and row groups of each file.
+    """One dict for each file, with its path, size, footer digest and row groups.
 
-    For row groups, the description has the numbers of rows and bytes.
+    The row groups are a dict of lists, such as the number of rows of each row group.
     """
 
     first_footer: str
@@ -158,9 +158,8 @@ class Spool:
     def stored(self) -> StoredPart:
         """Rename the files by a hash of their content, and describe them for other ranks.
 
-        The names show whether a recomputation gave the same rows in the same order. A saved state requires the same row
-        order. Spark may return another order when it recomputes the rows, which footers do not show: files with the
-        same rows in another order can have equal footers.
+        When Spark recomputes the rows, their order may differ, and a saved state is then invalid. The names show such a
+        difference; footers do not, because files with the same rows in another order can have equal footers.
 
         Raises:
             OSError: A disk operation failed.

@@ -63,7 +63,7 @@ class Job:
     """The schema of the rows."""
 
     columns: tuple[str, ...]
-    """Original names of the columns, by position; Spark passes the columns under safe names."""
+    """Original name of each column, in order; Spark passes the columns as `c0`, `c1`, …"""
 
     layout: FileLayout
     """Layout of the files on local disks."""
@@ -87,9 +87,10 @@ class Job:
     def problem_in(self, said: str) -> str | None:
         """Extract the exception of the first failed rank from Spark's error message.
 
-        Return None if no rank failed.
+        Return None if the message has no exception of a rank.
 
-        Spark adds stack traces of Java, classic sessions repeat the exception, and long texts may be cut off.
+        The exception is the text between the first two markers. Around it, Spark adds stack traces of Java.
+        If Spark cut the message off, the exception may be incomplete.
         """
         _, _, after = said.partition(self.mark)
         return after.partition(self.mark)[0].strip() or None
@@ -194,7 +195,11 @@ class _Rank:
         return [facts["gave"] for facts in told]
 
     def _environment(self, ports: list[list[int]]) -> Mapping[str, str]:
-        """Return the environment variables that launchers of torch and TensorFlow set."""
+        """Return the environment variables that launchers of torch and TensorFlow set.
+
+        Args:
+            ports: Two free ports of each rank: one for `MASTER_PORT` (that of rank 0 is used), one for `TF_CONFIG`.
+        """
         host, count = self.hosts[self.rank], len(self.hosts)
         peers = [rank for rank, other in enumerate(self.hosts) if other == host]
         workers = [f"{other}:{free[1]}" for other, free in zip(self.hosts, ports, strict=True)]

@@ -49,7 +49,8 @@ def copy_dataset(
         source_url: A dataset of petastore or Petastorm.
         target_url: The directory of the copy.
         field_regex: Names, or regular expressions over whole names; None means all columns.
-        not_null_fields: Names of columns; rows with a null in one of them are left out. The columns need not be copied.
+        not_null_fields: Names of columns; rows with a null in any of these columns are left out. The columns need
+            not be copied.
         overwrite_output: Whether to replace an existing target, which Spark deletes before writing. False raises an
             error if the target has files.
         partitions_count: Maximum number of files of the copy; None means one per partition of the source.

@@ -84,9 +84,9 @@ def materialize_dataset(
             which sets the options for that write only.
         indexers: Row-group indexes to build after the commit, as in `petastore.indexing.build_rowgroup_index`; this
             process reads the indexed columns.
-        progress: True shows finished Spark tasks on standard error; or a function called with the numbers of finished
-            and of all known Spark tasks when they change, from any thread, one call at a time. Use it in notebooks and
-            Connect sessions, which do not show Spark's progress bar.
+        progress: True shows the progress on standard error. Or a function, called with the numbers of finished Spark
+            tasks and of all known Spark tasks when they change (from any thread, one call at a time). Use it in
+            notebooks and Connect sessions, which do not show Spark's progress bar.
 
     Returns:
         A context manager that yields a `DatasetWriter`; its `inventory` is set after the block.

@@ -38,7 +38,7 @@ __all__ = ["MadeRows", "ParquetFiles", "parts_of_columns", "parts_of_items", "pa
 class MadeRows:
     """Picklable function for Spark tasks: create rows from items, and encode them.
 
-    It is called with numbers of items, and yields batches of stored cells. Immutable.
+    It is called with indices in `items`, and yields record batches of stored cells. Immutable.
 
     Example:
         >>> from petastore.schema import UnischemaField
@@ -58,7 +58,7 @@ class MadeRows:
     """The schema of the rows."""
 
     def __call__(self, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
-        """Create and encode the rows of the items with these numbers, in a Spark task."""
+        """Create and encode the rows of the items with these indices, in a Spark task."""
         return encode_chunks(itertools.chain.from_iterable(map(self._rows, numbers)), self.schema)
 
     def _rows(self, number: int) -> Iterable[Any]:
@@ -170,7 +170,7 @@ _FREE_VALUE_BYTES = 4096
 class ParquetFiles:
     """Picklable function for Spark tasks: read and encode plain Parquet files.
 
-    It is called with numbers of files, and yields batches of stored cells. Immutable.
+    It is called with indices in `urls`, and yields record batches of stored cells. Immutable.
 
     Example:
         >>> import pyarrow.parquet as pq, tempfile
@@ -232,7 +232,7 @@ class ParquetFiles:
             return files
 
     def __call__(self, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
-        """Read and encode the rows of the files with these numbers, in a Spark task."""
+        """Read and encode the rows of the files with these indices, in a Spark task."""
         return encode_batches(itertools.chain.from_iterable(map(self._batches, numbers)), self.schema)
 
     def _batches(self, number: int) -> Iterator[pa.RecordBatch]:

@@ -77,7 +77,7 @@ class WriteJob:
     first_number: int
     """Number in the name of the first file that this job writes."""
     since: str
-    """Version token of the previous manifest; "" for none."""
+    """Version token of the manifest when the write began; "" if there was no manifest."""
     stored: Unischema
     """The schema to write; if rows are appended, the schema of the existing dataset."""
     storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
@@ -102,6 +102,16 @@ class WriteJob:
         """Begin a write: check the target, and write the marker of the job.
 
         The marker exists before any data file.
+
+        Args:
+            url: Directory of the dataset, as a URL or local path.
+            schema: Schema of the rows.
+            layout: Sizes of row groups and files.
+            compression: As in `write_dataset`.
+            mode: Treatment of an existing dataset, as in `write_dataset`.
+            writer: Name of the writing program, for display.
+            storage_options: Keyword arguments of the fsspec filesystem of the URL.
+            filesystem: A pyarrow or fsspec filesystem to use instead.
 
         Raises:
             DatasetExistsError: The URL is a file; or a dataset exists, and the mode is `"error"`.
@@ -175,6 +185,9 @@ class WriteJob:
 
     def commit(self, parts: Sequence[Part]) -> Inventory:
         """Make the files of these tasks visible, and delete the job's other files.
+
+        Args:
+            parts: Paths of the files that each successful task wrote.
 
         Raises:
             DatasetExistsError: The mode is `"error"`, and another writer has committed a dataset in the meantime.

@@ -29,10 +29,10 @@ __all__ = ["WithoutSecrets", "filesystem_and_path", "full_url", "goes_to_a_child
 
 
 _WORDS = {"anon", "browser", "cache", "cloud", "google_default"}
-"""Tokens of gcsfs that name a source of credentials."""
+"""Values of gcsfs's option `token` that name a source of credentials, and contain no secret."""
 
 _SAY_HOW = {"access", "account_host", "default_location", "location_mode", "profile"}
-"""Options that are not secrets: they name a host or a method."""
+"""Names of filesystem options whose values are not secret, such as a host name or an access mode."""
 
 
 def goes_to_a_child() -> bool:
@@ -110,12 +110,29 @@ def _object_store(make: Any, scheme: str, timeout_s: float | None, options: Mapp
 
 
 def _fsspec_files(kinds: tuple[Any, ...], options: Mapping[str, Any], *arguments: Any) -> Any:
-    """Create an fsspec filesystem, wrapped in the same classes as the pickled one."""
+    """Create an fsspec filesystem, and wrap it in the classes in which it was pickled.
+
+    Args:
+        kinds: Classes from the outermost wrapper to the fsspec filesystem itself.
+        options: Keyword arguments of the fsspec filesystem.
+        *arguments: Positional arguments of the fsspec filesystem.
+    """
     return functools.reduce(lambda inner, kind: kind(inner), kinds[-2::-1], kinds[-1](*arguments, **options))
 
 
 def _tried(make: Callable[..., Any], options: Mapping[str, Any], arguments: Any, left_out: list[str], url: str) -> Any:
-    """Rebuild a filesystem; if this fails, the error names the omitted options."""
+    """Rebuild an unpickled filesystem, and return it.
+
+    Args:
+        make: Constructor of the filesystem.
+        options: Options without secrets.
+        arguments: Positional arguments of the constructor.
+        left_out: Names of the options that the pickle does not contain, for the error.
+        url: URL of the dataset, for the error.
+
+    Raises:
+        StorageAccessError: The filesystem cannot be created, usually because this process has no credentials.
+    """
     try:
         return make(options, *arguments)
     except Exception:  # noqa: BLE001 - filesystems raise any exception
@@ -287,7 +304,7 @@ def _hdfs_options(url: str) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Unopened:
-    """Location of requests, for messages, while the filesystem is being created."""
+    """Names for error messages, used until a `Location` exists: while its filesystem is created."""
 
     url: str
     system: str
@@ -296,7 +313,16 @@ class _Unopened:
 
 
 def path_in(opened: Any, url: str, given: Any) -> str:
-    """Return the path of a URL inside its filesystem, without a trailing slash."""
+    """Return the path of a URL inside its filesystem, without a trailing slash.
+
+    Args:
+        opened: Filesystem of the URL.
+        url: URL or path.
+        given: The `filesystem` that the user passed; None means that the URL selected it.
+
+    Raises:
+        InvalidArgumentError: The URL has no path, and the user did not pass a filesystem.
+    """
     scheme = _scheme(url)
     if isinstance(opened, fs.LocalFileSystem) and scheme == "file":
         return _local_path(url)

@@ -130,10 +130,7 @@ def _mounts(name: str, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _nameservice(name: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return a nameservice's client settings.
-
-    These are its name nodes, and how to find the active one.
-    """
+    """Return the client settings of a nameservice: its name nodes, and how to find the active name node."""
     nodes = [node.strip() for node in settings.get(f"dfs.ha.namenodes.{name}", "").split(",") if node.strip()]
     keys = [f"dfs.namenode.rpc-address.{name}.{node}" for node in nodes] or [f"dfs.namenode.rpc-address.{name}"]
     missing = [key for key in keys if not settings.get(key)]

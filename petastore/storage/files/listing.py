@@ -59,9 +59,10 @@ _CANONICAL_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _INT64 = np.iinfo(np.int64)
 
 keys_are_text = False
-"""Whether partition values that are dates or booleans are read as text.
+"""Whether dates and booleans in the names of partition directories are read as text.
 
-Petastorm reads them as text. It is True while `import petastorm` gives petastore.
+Petastorm reads such values as text. petastore therefore sets this to True while it replaces Petastorm, that is, while
+`import petastorm` imports petastore.
 """
 
 
@@ -276,9 +277,13 @@ def list_etags(location: Location) -> dict[str, tuple[int | None, str]]:
 
 
 def files_beside(location: Location, listed: Collection[str]) -> list[str]:
-    """Return the sorted files that look like data files, but are not in the manifest.
+    """Return the sorted paths of possible data files that the manifest does not list.
 
-    `listed` has the paths in the manifest.
+    The names of these files are those of data files (`list_data_files`); their content is not read.
+
+    Args:
+        location: Location of the dataset.
+        listed: Paths in the manifest.
 
     Raises:
         StorageError: A storage operation failed, or a path in `listed` is not a file.
@@ -287,13 +292,17 @@ def files_beside(location: Location, listed: Collection[str]) -> list[str]:
 
 
 def etags_around(location: Location, listed: Collection[str]) -> dict[str, tuple[int | None, str]]:
-    """Return a dict from path to size and etag, of files that look like data files.
+    """List the possible data files of a dataset; return a dict from path to (size, etag).
 
-    The result is as in `list_etags`, sorted by path; it is empty if the location does not exist. `listed` has the paths
-    in the manifest, which must be files.
+    The dict is sorted by path, and contains files in the manifest as well as other files. It is empty if the location
+    does not exist. A size is None and an etag is `""` if the listing does not have it.
+
+    Args:
+        location: Location of the dataset.
+        listed: Paths in the manifest.
 
     Raises:
-        StorageError: As `files_beside`.
+        StorageError: A storage operation failed, or a path in `listed` is not a file.
     """
     try:
         _, written, _ = _looked_through(location)
@@ -305,9 +314,9 @@ def etags_around(location: Location, listed: Collection[str]) -> dict[str, tuple
 
 
 def _looked_through(location: Location) -> tuple[list[_Found], list[_Found], bool]:
-    """List the location; return all listed files, the data files, and a flag.
+    """List the location; return (all files, data files, whether unfinished files were omitted).
 
-    The flag says whether files of unfinished writes were omitted from the data files.
+    Unfinished files are those of a `write_dataset` that has not ended; they are omitted from the data files.
     """
     everything = _found(location, _is_entered)
     all_entries = [one for one in everything.values() if not one.entry.is_directory]
@@ -346,7 +355,7 @@ def _reject_lake_tables_among(location: Location, listed: Iterable[str], data: S
 
 
 def _reject_lake_tables_above(location: Location, data: Sequence[_Found]) -> None:
-    """Raise an error if the data is inside a lake table.
+    """Raise an error if data files are inside a Delta, Iceberg or Hudi table.
 
     Files that the caller passed one by one are not checked.
     """
@@ -405,7 +414,19 @@ def files_below(location: Location) -> list[str]:
 
 
 def _found(location: Location, enter: Enter) -> dict[str, _Found]:
-    """Return a dict from path relative to the root to entry, including directories."""
+    """List the location; return its files and directories as a dict from path to entry.
+
+    Args:
+        location: Location of the dataset; if it has `paths`, only these paths are listed.
+        enter: Function that returns whether to list a directory.
+
+    Returns:
+        Dict whose keys are paths relative to the root.
+
+    Raises:
+        DatasetNotFoundError: The root, or one of the paths, does not exist.
+        StorageError: A storage operation failed.
+    """
     location.store.forget_listings()
     starts = ("",) if location.paths is None else location.paths
     homes = [_home(location, start) for start in starts]

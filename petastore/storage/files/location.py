@@ -66,16 +66,16 @@ class Location:
     paths: tuple[str, ...] | None = None
     """Files or directories to read, relative to `root`; None means all of `root`.
 
-    They are given if the caller passed a single file, a list or a pattern.
+    Set if the caller passed a single file, a list or a pattern.
     """
 
     matched: frozenset[str] = frozenset()
     """The `paths` that match a pattern of the caller."""
 
     named: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Full path in `filesystem`, with the query, for each path whose URL has a query.
+    """Dict from path in `paths` to full path in `filesystem` with the URL's query.
 
-    The keys are such `paths`, for example those of signed URLs.
+    It contains only the paths whose URLs have a query, such as signed URLs.
     """
 
     timeout_s: float | None = dataclasses.field(default=DEFAULT_STORAGE_TIMEOUT_S, compare=False)
@@ -238,7 +238,13 @@ class _Way:
     timeout_s: float | None
 
     def location(self, url: str, filesystem: Any, root: str) -> Location:
-        """Return a location with this filesystem."""
+        """Return the location of a dataset, with the timeout that the user passed.
+
+        Args:
+            url: URL of the dataset.
+            filesystem: Filesystem of the URL.
+            root: Path of the dataset in the filesystem.
+        """
         return Location(full_url(url), filesystem, root, timeout_s=self.timeout_s)
 
 
@@ -280,7 +286,13 @@ def _whole_or_file(filesystem: Any, place: _Place, way: _Way) -> Location:
 def _asked(location: Location, look: Callable[[], _Found], way: _Way) -> _Found:
     """Make the first request to a storage, and return its result.
 
-    Some filesystems reject invalid `storage_options` only at the first request.
+    Some filesystems reject invalid `storage_options` only at the first request. The exception is then converted to
+    InvalidArgumentError.
+
+    Args:
+        location: Location of the request.
+        look: Function that makes the request.
+        way: Options that the user passed.
     """
 
     def looked() -> _Found:
@@ -333,7 +345,7 @@ class _Place:
     """Path in the filesystem; of a pattern, the directory before the first wildcard."""
 
     levels: int
-    """Number of `/`-separated parts of the path that the caller passed."""
+    """Number of `/`-separated parts of the path that the caller passed, to shorten the URL in messages."""
 
     matches: Sequence[str] | None = None
     """Paths that match the pattern, relative to `path`; None without a pattern."""
@@ -400,7 +412,15 @@ def _of_places(filesystem: Any, places: Sequence[_Place], way: _Way) -> Location
 
 
 def _named_alone(location: Location, times: int) -> Location:
-    """Return the location of the only URL, which the caller has named `times` times."""
+    """Record in a location how often the caller listed its only URL, and return the location.
+
+    Args:
+        location: Location of a file, or of a whole dataset.
+        times: How often the caller listed the URL.
+
+    Raises:
+        InvalidArgumentError: The caller listed a whole dataset more than once.
+    """
     if times == 1:
         return location
     if location.paths is None:
@@ -412,9 +432,13 @@ def _named_alone(location: Location, times: int) -> Location:
 
 
 def _unlike(named: list[str], paths: list[str]) -> list[str]:
-    """Return distinct names for files whose paths differ only in the query.
+    """Make the names of files distinct if their paths differ only in the query.
 
-    A digest of the path, including the query, is appended to equal names.
+    A digest of the path is appended to names that different paths share. All other names are returned unchanged.
+
+    Args:
+        named: Path of each file without the query.
+        paths: Path of each file with the query.
     """
     ways: dict[str, set[str]] = collections.defaultdict(set)
     for name, path in zip(named, paths, strict=True):

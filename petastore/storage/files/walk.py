@@ -86,7 +86,15 @@ class Tree:
     called: str
 
     def has(self, real: str, enter: Enter) -> bool:
-        """Return whether a directory is this one, above it, or walked inside it."""
+        """Return whether a walk must not follow a link to a directory, given its real path.
+
+        Following the link would list files twice. True if the directory is this directory or a parent of it, or if the
+        walk lists the directory inside this directory anyway.
+
+        Args:
+            real: Real path of the directory.
+            enter: Function that returns whether the walk lists a directory, given its path in the walk.
+        """
         if self.is_in(real):
             return True
         inside = real.removeprefix(self.real.rstrip("/") + "/")
@@ -142,7 +150,8 @@ def walk(
         start: Path of the directory in it.
         enter: Function that returns whether to list a directory, given its path relative to `start`. Not called if one
             request lists everything below a directory.
-        trees: All walked directories, if there are several; links to these are not followed.
+        trees: Function that returns all directories of the caller's walks; links to these directories are not followed.
+            None means only `start`.
         by_level: Whether to list directory by directory even if one request could list everything.
 
     Raises:
@@ -303,7 +312,15 @@ def _outermost(entries: Iterable[DirectoryEntry]) -> list[DirectoryEntry]:
 
 
 def _each_once(filesystem: Any, fixed: str, entries: Sequence[DirectoryEntry]) -> list[DirectoryEntry]:
-    """Remove links to a parent directory, to another match, or inside another match."""
+    """Return the entries that match a pattern, without links that would list files twice.
+
+    Such a link leads to a parent directory, to another matching directory, or to a directory inside one.
+
+    Args:
+        filesystem: Filesystem of the entries.
+        fixed: Directory before the first wildcard of the pattern.
+        entries: Entries that match the pattern.
+    """
     directories = [posixpath.join(fixed, entry.path) for entry in entries if entry.is_directory]
     if local_path(filesystem, fixed) is None:
         return list(entries)

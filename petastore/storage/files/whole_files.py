@@ -240,7 +240,7 @@ def sealed_table(table: pa.Table, form: str, version: int, metadata: Mapping[str
         source: Name of the file, for messages.
 
     Raises:
-        MetadataError: As `sealed`.
+        MetadataError: The table contains `UNSEALED`, the placeholder that the digest replaces.
     """
     named = {"petastore.format": form, "petastore.version": str(version), "petastore.needs": "petastore 0.1.0"}
     table, sink = table.replace_schema_metadata({**named, **metadata, SEAL_KEY: UNSEALED}), pa.BufferOutputStream()
@@ -259,7 +259,8 @@ def opened_table(
 ) -> Iterator[tuple[bool, Any, dict[str, str]]]:
     """Context manager that verifies and opens an Arrow IPC file.
 
-    It yields whether the file has a digest, a `pyarrow.ipc.RecordBatchFileReader`, and the metadata of the schema.
+    It yields three values: whether the file has a digest (bool), a `pyarrow.ipc.RecordBatchFileReader`, and the
+    metadata of the schema (dict).
 
     Args:
         data: Bytes of the file, not trusted.

@@ -61,7 +61,7 @@ Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 INTEGERS = (4, 5, 6)
 BINARY, LIST, _SET, STRUCT = 8, 9, 10, 12
 _FIXED_BYTES = {1: 0, 2: 0, 3: 1, 7: 8}
-"""Bytes of fixed-size types. A boolean field is stored in its header."""
+"""Dict from Thrift type of fixed size to its bytes; 0 for booleans, which field headers contain."""
 
 _ONE_BYTE_ELEMENTS = (1, 2, 3)
 """Types with one byte per list element; booleans in a list have one byte each."""
@@ -114,7 +114,7 @@ def read_binary(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 INTEGER: Mapping[int, Read] = dict.fromkeys(INTEGERS, read_integer)
-"""Value for `struct_reader` that reads an integer field."""
+"""Readers of an integer field, by Thrift type (16, 32 or 64 bits); an argument of `struct_reader`."""
 
 
 def struct_reader(fields: Mapping[int, Mapping[int, Read]]) -> Read:
@@ -158,9 +158,12 @@ def struct_reader(fields: Mapping[int, Mapping[int, Read]]) -> Read:
 
 
 def list_reader(kinds: Mapping[int, Read]) -> Mapping[int, Read]:
-    """Return a value for `struct_reader` that reads a list field.
+    """Return the reader of a list field, as a dict by Thrift type for `struct_reader`.
 
-    `kinds` is a dict from Thrift type to the reader of elements. A list of another element type raises ValueError.
+    The reader returns a list. It raises ValueError for a list whose element type is not in `kinds`.
+
+    Args:
+        kinds: Dict from the Thrift type of elements to their reader.
 
     Example:
         >>> struct_reader({1: list_reader(INTEGER)})(bytes([0x19, 0x25, 8, 10, 0]), 0)
@@ -185,9 +188,13 @@ def list_reader(kinds: Mapping[int, Read]) -> Mapping[int, Read]:
 
 
 def some_structs_reader(read: Read, places: Collection[int]) -> Mapping[int, Read]:
-    """Return a value for `struct_reader` that reads some structs of a list field.
+    """Return the reader of some structs in a list field, as a dict by Thrift type.
 
-    The result is a dict from the index in `places` to the struct; all other structs are skipped.
+    The dict is an argument of `struct_reader`. The reader returns a dict from index in the list to struct.
+
+    Args:
+        read: Reader of a struct.
+        places: Indices of the structs to read; all other structs are skipped.
     """
 
     def read_some(data: bytes, at: int) -> tuple[dict[int, Any], int]:
@@ -226,7 +233,10 @@ def _present(kind: int) -> Read:
 
 
 PRESENCE: Mapping[int, Read] = {kind: _present(kind) for kind in (*_FIXED_BYTES, *INTEGERS, BINARY, LIST, _SET, STRUCT)}
-"""Value for `struct_reader` that returns True for a present field of any type."""
+"""Readers that return True for a present field, by Thrift type; an argument of `struct_reader`.
+
+The value of the field is skipped.
+"""
 
 
 def skip_struct(data: bytes, at: int) -> int:
@@ -300,9 +310,9 @@ def schema_end(footer: bytes) -> int:
 
 
 def _stored_chunk(data: bytes, at: int) -> tuple[tuple[int | None, int], int]:
-    """Parse the metadata of a column chunk for its bytes on disk.
+    """Read the compressed size of a column chunk from its metadata at a position of the footer.
 
-    Return ((bytes, `at`), position after the metadata). The bytes are None if the footer does not have them.
+    Return ((size in bytes, `at`), position after the metadata). The size is None if the footer does not have it.
     """
     chunk, after = _stored(data, at)
     return (chunk.get(_METADATA, {}).get(_STORED), at), after
@@ -315,16 +325,17 @@ _GROUPS = list_reader(
 
 
 def row_group_counts(footer: bytes, *, source: str) -> tuple[NDArray[np.int64], list[array.array[int]]]:
-    """Return rows, compressed and uncompressed bytes of each row group in a footer.
+    """Return the sizes of each row group in a footer, and the positions of its column chunks.
 
-    Also return the positions of the metadata of its column chunks.
+    The sizes are the numbers of rows, of compressed bytes and of uncompressed bytes.
 
     Args:
         footer: Thrift bytes of the footer, without length and magic.
         source: Name of the file, for messages.
 
     Returns:
-        Unchecked counts, of shape (3, row groups); and the positions of each row group's chunks, for `read_chunk`.
+        Unchecked sizes, of shape (3, row groups); and, for each row group, the positions in the footer at which the
+        metadata of its column chunks begin, for `read_chunk`.
 
     Raises:
         MetadataError: The bytes are not a footer, or a size is missing.

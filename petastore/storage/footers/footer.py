@@ -93,9 +93,12 @@ class FileColumns:
     """Whether columns were renamed, because several columns have the same name."""
 
     def unified(self, schema: Any) -> FileColumns:
-        """Return the columns with casts to the common schema of the dataset's files.
+        """Return the columns, with casts to the schema that all files of the dataset share.
 
-        `schema` is the common `pyarrow.Schema`. Columns and struct members that are not in the file have no leaves.
+        If no cast is needed, return this object. Columns and struct members that are not in the file have no leaves.
+
+        Args:
+            schema: The `pyarrow.Schema` to which all files are cast.
         """
         own = {field.name: field for field in self.arrow_schema}
         casts = {field.name: field for field in schema if field.name not in own or own[field.name] != field}
@@ -185,9 +188,10 @@ class Footer:
     """Checked pairs (row group, leaf column) of INT96 timestamps without nanoseconds."""
 
     def unified(self, columns: FileColumns) -> Footer:
-        """Return a copy of the footer with these columns, which have casts.
+        """Return a copy of the footer with other columns.
 
-        For a dataset whose files differ.
+        Args:
+            columns: Columns of the file, with casts to the schema that all files of the dataset share.
         """
         footer = copy.copy(self)  # keeps the cached parsed parts
         object.__setattr__(footer, "columns", columns)

@@ -337,7 +337,7 @@ class FooterCache:
                 groups,).
 
         Yields:
-            For each file, the slice of its row groups among those of the dataset, and the result of `look`.
+            For each file, the slice of its row groups in the inventory, and the result of `look`.
 
         Raises:
             DatasetChangedError: A file differs from the inventory.
@@ -397,7 +397,7 @@ def _is_current(location: Location, footer: Footer) -> bool:
 
 
 def _kept_tails(location: Location, file: DataFile, pinned: PinnedFiles | None) -> KeptTails | None:
-    """Return the disk cache for the tail of a file.
+    """Return the disk cache for the tail (footer, size, version) of a file.
 
     Return None without a disk cache, or if the manifest's etag of the file is missing or not trusted.
     """

@@ -236,7 +236,11 @@ def _decimals(scale: int) -> _Conversion:
 
 
 def _numbers(stored: pa.DataType) -> Callable[[int, bytes], Any]:
-    """Return the function that converts stored bounds to exact numbers."""
+    """Return the function that converts a stored bound of this type to an exact number.
+
+    The function takes the physical type, by the number of `parquet.thrift`, and the stored bytes. It returns None if
+    the bytes are not a number of this type.
+    """
     types = pa.types
     if types.is_decimal(stored):
         decimal = _decimals(stored.scale)

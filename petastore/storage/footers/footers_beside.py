@@ -188,9 +188,10 @@ class FootersBeside:
             return b""  # footers are then read from the data files
 
     def all_at(self, location: Location) -> dict[str, bytes]:
-        """Return all readable packed footers, as a dict from path to footer bytes.
+        """Return all packed footers, as a dict from path to footer bytes.
 
-        They are packed again with a new manifest.
+        Missing and damaged footers are omitted. A write needs the footers of old files, to pack them again together
+        with the footers of new files.
         """
         footers: dict[str, bytes | None] = {}
         data, held = b"", None

@@ -351,7 +351,17 @@ def digest_of(footer: bytes) -> str:
 
 
 def footer_in(tail: bytes, size: int, path: str, max_bytes: int) -> bytes | None:
-    """Return the footer in the last bytes of a file; None if these are too few bytes."""
+    """Return the footer in the last bytes of a file; None if the footer is longer than these bytes.
+
+    Args:
+        tail: Last bytes of the file.
+        size: Size of the file.
+        path: Path of the file, for messages.
+        max_bytes: Maximum size of the footer.
+
+    Raises:
+        MetadataError: The file is not Parquet, is damaged, or has a footer of more than `max_bytes`.
+    """
     if tail[-4:] != MAGIC:
         raise NoParquetError(f"{path} is not a Parquet file: it must end with {MAGIC!r}, got {tail[-4:]!r}")
     length = _length_in(tail)

@@ -167,11 +167,11 @@ def manifest_token(location: Location) -> str | None:
 
 
 def dubious_files(manifest: Manifest) -> list[DataFile]:
-    """Return the files whose footers must be compared with the manifest first.
+    """Return the files whose footers must be compared with the manifest when a dataset is opened.
 
-    They are compared before planning. These are files with more rows than their bytes can contain, because planning
-    would allocate memory for the rows. If the manifest has no digest, these are also files with 0 rows. Readers would
-    never open such a file, so a wrong number would not raise an error.
+    The footers of all other files are compared when the files are read. A file is returned if its bytes cannot contain
+    its number of rows, because planning would allocate memory for the rows. If the manifest has no digest, files with 0
+    rows are returned, too: readers never open such files, so they would not detect a wrong number.
     """
     inventory = manifest.inventory
     # The rows are added as float64, because a sum of damaged counts could overflow int64.

@@ -304,9 +304,17 @@ def _unit(states: list[Any]) -> str:
 
 
 def _object(value: Any, kind: str, what: str) -> dict[str, Any]:
-    """Return the attributes of a pickled object, which must be of this kind.
+    """Return the attributes of a pickled object, as a dict.
 
     The object may have any of the forms that pickle protocols use.
+
+    Args:
+        value: Parsed value of the pickle.
+        kind: Class that the object must have.
+        what: Name of the object, for messages.
+
+    Raises:
+        _NoSchemaError: The value is not an object of this class, or its attributes are not a dict.
     """
     if not isinstance(value, Record) or _kind_of_object(value) != kind:
         raise _NoSchemaError(f"{what} must be a {kind.removeprefix('Spark ')}, got {described(value)}")

@@ -234,7 +234,11 @@ def _row_groups(column: pa.ChunkedArray, num_row_groups: int) -> Sequence[Sequen
 
 
 def _value(written: Any) -> Any:
-    """Convert a JSON value that `literal_json` wrote back to the Python literal."""
+    """Return the Python literal of a JSON value from `literal_json`.
+
+    Raises:
+        ValueError: The JSON value is not that of a literal.
+    """
     if isinstance(written, (bool, int, str)):
         return written
     if not isinstance(written, dict) or len(written) != 1:
@@ -325,8 +329,8 @@ _BUILD_AGAIN = "build the indexes again with petastore.indexing.build_rowgroup_i
 def read_petastorm_indexes(location: Location, inventory: Inventory) -> dict[str, RowGroupIndex]:
     """Return the indexes that Petastorm pickled, as a dict by name.
 
-    They are in `_common_metadata`; the dict is empty without them. Before you use an index, call
-    `check_petastorm_counts`, which checks that the index fits the dataset.
+    Petastorm stored its indexes in `_common_metadata`; the dict is empty if there are none. Before you use an index,
+    call `check_petastorm_counts`, which checks that the index fits the dataset.
 
     Args:
         location: Location of the dataset.

@@ -235,7 +235,12 @@ class PinnedFiles:
         return self._has_fresh_etag or not self._stale_etags
 
     def compare_etag(self, file: DataFile, version: FileVersion) -> None:
-        """Trust the manifest's etags again, if this file has the etag in the manifest."""
+        """Trust the etags in the manifest again, if the etag of one file is right.
+
+        Args:
+            file: File, with its etag in the manifest.
+            version: Version of the file in the storage; its etag is compared with that of `file`.
+        """
         if file.etag and version.etag and version.is_same(FileVersion(file.size, file.etag)):
             self._has_fresh_etag = True
 
@@ -296,7 +301,8 @@ class PinnedFiles:
     def whole(self, file: DataFile, seen: FileVersion | None = None) -> FetchedRanges:
         """Fetch all bytes of a file, of its known version or else of its current version.
 
-        Call `settled` after you have checked the footer in these bytes.
+        `seen` is the version of the file from which its footer was read, if known. Call `settled`
+        after you have checked the footer in the returned bytes.
 
         Raises:
             DatasetChangedError: The file was rewritten, or has another size.
@@ -323,7 +329,7 @@ class PinnedFiles:
             file: File of the dataset.
             of: Function that fetches bytes of a version, and raises DatasetChangedError if the file has another
                 version.
-            seen: As in `fetch`.
+            seen: Version of the file from which the footer was read, if known.
         """
         version = self._kept.versions.get(file)
         if version is None and seen is not None:
@@ -357,7 +363,7 @@ class PinnedFiles:
         Args:
             file: File of the dataset.
             chunks: Chunks to look up.
-            seen: As in `fetch`.
+            seen: Version of the file from which the footer was read, if known.
         """
         cache, version = self._kept.cache, self._kept.versions.get(file) or seen
         if version is None and self.trusts_etag(file):

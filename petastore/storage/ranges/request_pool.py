@@ -229,9 +229,9 @@ class RequestPool:
                 problem = raised
 
     def _next(self) -> tuple[RequestBatch, int] | None:
-        """Take the next request from the queue; return its batch and its number there.
+        """Take the next request from the queue; return its batch and its index in the batch.
 
-        If none may start, return None, and stop counting this thread as running. The caller must hold the lock.
+        If no request may start, return None, and stop counting this thread as running. The caller must hold the lock.
         """
         while self._queue and self._running <= self._limit.now:
             batch, number = self._queue.popleft()

@@ -117,10 +117,10 @@ def answered_once(location: RequestLocation, call: Callable[[], _T], doing: str,
     For requests that must not be executed twice, such as writes.
 
     Args:
-        location: As in `answered`.
-        call: As in `answered`.
-        doing: As in `answered`.
-        path: As in `answered`.
+        location: Location of the dataset.
+        call: Function that makes the request; its exceptions are classified as storage failures.
+        doing: Description of the request, after "cannot" in messages: `"write the file"`.
+        path: Path of the file, relative to the root; None means the dataset.
 
     Raises:
         StorageError: As `answered`.
@@ -146,9 +146,9 @@ def asking(location: RequestLocation, doing: str = "be reached", path: str | Non
     the timeout and can abandon the thread.
 
     Args:
-        location: As in `answered`.
-        doing: As in `answered`.
-        path: As in `answered`.
+        location: Location of the dataset.
+        doing: Description of the request, after "cannot" in messages: `"list the directory"`.
+        path: Path of the file, relative to the root; None means the dataset.
 
     Raises:
         StorageError: As `answered`.

@@ -73,7 +73,11 @@ def checked_timeout(storage_timeout: object) -> float | None:
 
 
 def wait_for_answer(made: Future[Any], requests: Callable[[], Iterable[Request]]) -> None:
-    """Wait for a future while the requests of its threads stay within their timeouts.
+    """Wait until a future is done; raise an error as soon as a request exceeds its timeout.
+
+    Args:
+        made: Future to wait for.
+        requests: Function that returns the storage requests in flight on which the future depends.
 
     Raises:
         StorageTimeoutError: A request exceeded its timeout.
@@ -91,8 +95,8 @@ def in_time(call: Callable[[], _T], *, url: str, what: str, limit_s: float | Non
     """Return the result of a storage call, within its timeout.
 
     A pool thread makes the call itself, because its consumer checks the timeout. For any other thread, a daemon thread
-    makes the call, so that the caller can stop waiting at the timeout or at Ctrl-C. Unless storage did not respond, the
-    daemon thread has ended when this function returns.
+    makes the call, so that the caller can stop waiting at the timeout or at Ctrl-C. After a timeout or Ctrl-C, the
+    daemon thread continues to wait for the storage; otherwise it has ended when this function returns.
 
     Args:
         call: Function that makes one storage request.

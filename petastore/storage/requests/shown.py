@@ -129,7 +129,7 @@ def secrets_in_url(url: str) -> frozenset[str]:
 def secrets_in_options(options: Any) -> frozenset[str]:
     """Return the secrets among a filesystem's keyword arguments.
 
-    These are all values except those of options that are known to be harmless.
+    All values are treated as secrets, except the values of options that are known to be harmless.
 
     Example:
         >>> sorted(secrets_in_options({"key": "AKIA", "client_kwargs": {"region_name": "eu", "token": b"t0ken"}}))
@@ -180,10 +180,13 @@ def _shown_link(link: str) -> str:
 
 
 def _parts(start: str, rest: str) -> tuple[str, str, str]:
-    """Split the text after a URL's scheme: credentials, host with path, query.
+    """Split a URL; return (credentials, host and path, query and fragment).
 
-    The credentials are the user and password before `@`. The query includes the fragment. A missing part is an empty
-    string.
+    The credentials are the user and password before `@`. A missing part is an empty string.
+
+    Args:
+        start: The scheme with `://`.
+        rest: Text of the URL after `start`.
     """
     scheme = start.partition(":")[0].lower()
     authority = re.split("[/?#]", rest, maxsplit=1)[0]

@@ -128,8 +128,9 @@ def check_copies(reader: Any, footer: Footer, ordinal: int, name: str, leaves: C
 def _most_by_longest_value(reader: Any, footer: Footer, ordinal: int, leaves: Collection[int]) -> int | None:
     """Return an upper bound on the decoded bytes of a column, from its longest value.
 
-    The bound assumes that all rows have the longest value of the dictionary. Return None if the first row does not show
-    the dictionary, or if there are several leaves.
+    The bound assumes that all rows have the longest value of the dictionary. Only the first row is read, from which
+    Arrow usually returns the whole dictionary. Return None if Arrow does not return the dictionary, or if the column
+    has several leaves.
     """
     if len(leaves) > 1:
         return None
@@ -259,15 +260,22 @@ def in_one(parts: Sequence[Part]) -> Part:
 
 
 def divided(table: pa.Table, parts: Sequence[Part]) -> Iterator[pa.Table]:
-    """For each part, yield the columns of the table that belong to the part."""
+    """Divide the columns of a table; yield a table for each part (group of columns read together)."""
     return iter([table]) if len(parts) == 1 else (table.select(list(part.columns)) for part in parts)
 
 
 def check_rows(read: int, footer: Footer, ordinal: int, columns: Sequence[str], rows: int) -> None:
-    """Raise an error if the number of rows of a table differs from the footer.
+    """Raise an error if the number of rows that were read differs from the footer.
+
+    Args:
+        read: Number of rows that were read.
+        footer: Footer of the file, for the message.
+        ordinal: Number of the row group, for the message.
+        columns: Columns that were read; without columns, nothing is checked.
+        rows: Number of rows that the footer declares.
 
     Raises:
-        DecodeError: The row count differs.
+        DecodeError: The numbers differ.
     """
     if columns and read != rows:
         raise DecodeError(
@@ -312,7 +320,15 @@ def leaves_of(footer: Footer, ordinal: int, columns: Sequence[str], groups: int)
 
 
 def with_distinct_names(table: pa.Table, footer: Footer, columns: tuple[str, ...]) -> pa.Table:
-    """Rename the columns of a table whose file has several columns with the same name."""
+    """Give the columns of a table the distinct names that petastore uses (`FileColumns`).
+
+    This is needed if several columns of the file have the same name. Arrow then returns all of them under this name.
+
+    Args:
+        table: Table that Arrow read.
+        footer: Footer of the file.
+        columns: Names that were requested, in order.
+    """
     stored = (name for name in columns if not footer.columns.lacks(name))
     # Arrow returns columns in the order in which their first leaves were requested.
     return table.rename_columns(list(dict.fromkeys(footer.columns.members.get(name, (name,))[0] for name in stored)))

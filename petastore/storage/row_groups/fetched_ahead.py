@@ -73,14 +73,15 @@ class FetchedAhead:
         self._closed = False
 
     def begin(self, place: Place, fetch: Fetch, *, for_cache: bool = False) -> None:
-        """Prefetch a row group in its own thread, unless it is fetched already.
+        """Queue a row group for prefetching in a daemon thread, unless it is already queued or fetched.
 
-        Prefetches begin in the order of the calls.
+        Prefetches begin in the order of the calls; up to eight run at a time.
 
         Args:
             place: Key of the row group.
             fetch: Function that fetches the row group.
-            for_cache: Whether the bytes are stored in the disk cache when they are read.
+            for_cache: Whether the bytes will be stored in the disk cache when they are read. Only calls of `of` with
+                the same value get the bytes.
         """
         with self._lock:
             if self._closed or place in self._fetched:
@@ -112,7 +113,8 @@ class FetchedAhead:
         Args:
             place: Key of the row group.
             asked: Ranges of the row group.
-            for_cache: Whether the caller is the disk cache; otherwise the caller is a reader.
+            for_cache: Whether the caller stores the bytes in the disk cache. If `begin` got another value, the result
+                is None.
         """
         future, is_for_cache = self._fetched.get(place, (None, False))
         if future is None or is_for_cache != for_cache or future.cancel():

@@ -130,11 +130,15 @@ class FetchedRowGroup:
         return row_group_chunks(self.footer, self.ordinal, self.asked)
 
     def open(self, *, whole: bool, request_bytes: int | None = None) -> OpenedFile:
-        """Return an open file that reads fetched chunks, or fetches byte ranges as needed.
+        """Open the remote file for reading the columns of this row group.
+
+        Whole column chunks are fetched now, or byte ranges of the chunks when Arrow reads them.
 
         Args:
-            whole: Whether most of each column chunk will be read.
-            request_bytes: Bytes of a column chunk that are fetched at a time; None fetches whole chunks.
+            whole: Whether most of each column chunk will be read. If False, byte ranges are fetched, unless there is a
+                disk cache, which stores whole chunks.
+            request_bytes: Bytes of a column chunk to fetch at a time while reading; None means that
+                `whole` decides.
 
         Raises:
             DecodeError: The footer is invalid.
@@ -180,16 +184,17 @@ def fetch_chunks(
     *,
     by_cache: bool,
 ) -> tuple[frozenset[ByteRange], FetchedRanges]:
-    """Fetch the column chunks of a row group that are not cached.
+    """Fetch those column chunks of a row group that are not in the disk cache.
 
-    Return their byte ranges, and their bytes.
+    Return (byte ranges, their bytes in memory). Both are empty if the cache has all chunks.
 
     Args:
         pinned: Range fetcher of the dataset's files.
         footer: Footer of the file.
         ordinal: Number of the row group.
         columns: All columns that will be read.
-        by_cache: Whether the cache stores the bytes at once.
+        by_cache: Whether to store fetched chunks in the cache. The result then also has the chunks that the cache
+            already had, unless it had all of them.
 
     Raises:
         DecodeError: The footer is invalid.

@@ -152,7 +152,8 @@ class OpenFiles:
             footer: Footer of the file.
             ordinal: Number of the row group.
             asked: Columns to read.
-            whole: Whether most of each column chunk will be read.
+            whole: Whether most of each column chunk will be read. If False, only the needed byte ranges of a remote
+                file are fetched, unless there is a disk cache.
             request_bytes: Bytes of a remote column chunk that are fetched at a time; None fetches whole chunks.
             kept: File versions and cached chunks of the dataset.
 
@@ -248,9 +249,10 @@ class Reading:
         location: Location of the dataset.
         footer: Footer of the file.
         ordinals: Numbers of the row groups; a single one if ranges are fetched.
-        asked: Columns to read from each.
+        asked: Columns to read from each row group, one tuple for each part (columns that are read together).
         fetched: Fetched ranges of the row group; None for a local file.
-        whole: Whether most of each column chunk will be read.
+        whole: Whether most of each column chunk will be read. If False, only the needed byte ranges of a remote file
+            are fetched, unless there is a disk cache.
         request_bytes: Bytes of a column chunk that are fetched at a time; None fetches whole chunks.
     """
 

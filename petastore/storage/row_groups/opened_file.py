@@ -249,7 +249,7 @@ class LocalFile:
         Args:
             location: Location of the dataset.
             footer: Footer of the file.
-            is_new: Whether the file has changed since, so that its footer must be read and compared.
+            is_new: Whether the file was written since its footer was read; the footer is then read again and compared.
 
         Raises:
             DatasetChangedError: The file has another footer.

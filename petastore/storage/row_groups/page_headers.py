@@ -73,7 +73,12 @@ Header = dict[int, Any]
 def headers_of(
     header_at: Callable[[int], tuple[Header, int]], chunk: ChunkContents
 ) -> Iterator[tuple[Header, int, int]]:
-    """Yield (header, start of the data, remaining bytes of the chunk) for each page."""
+    """Yield (header, start of the data, remaining bytes of the chunk) for each page of a chunk.
+
+    Args:
+        header_at: Function that returns the page header at a position of the file, and the position after the header.
+        chunk: Metadata of the column chunk.
+    """
     at, left = chunk.first_page, chunk.values
     stop = at + chunk.stored_bytes
     while left > 0 and at < stop:
@@ -180,9 +185,7 @@ def has_checksums(data: bytes, column: Any) -> bool:
 def refuse_damaged_pages(
     read: Read, footer: Footer, ordinal: int, leaves: Iterable[int], *, unchecked: bool = False
 ) -> None:
-    """Raise an error if page headers of a row group contradict the footer.
-
-    They must not contradict each other, either.
+    """Raise an error if page headers of a row group contradict the footer or each other.
 
     Args:
         read: Function that reads a number of bytes from a position on; fewer at the end of the file.
@@ -319,7 +322,17 @@ def _check_levels_encoding(encoding: int | None, encodings: Sequence[int]) -> No
 
 
 def _check_runs(levels: bytes, highest: int, values: int) -> None:
-    """Raise an error if a page's encoded levels do not match its bytes and values."""
+    """Raise an error if the encoded levels of a page are damaged.
+
+    Args:
+        levels: Encoded repetition or definition levels; the encoding must end with the last byte.
+        highest: Largest possible level.
+        values: Number of values of the page; there must be one level for each value.
+
+    Raises:
+        ValueError: The bytes encode too few or too many levels.
+        IndexError: The last run of levels is truncated.
+    """
     width = highest.bit_length()
     at = read = 0
     while width and at < len(levels):
@@ -375,7 +388,10 @@ def _of_chunk(window: PageWindow, footer: Footer, ordinal: int, leaf: int) -> in
 
 
 def _of_page(header: Header) -> int:
-    """Return the bytes of a page, as stored and decompressed."""
+    """Return the memory for decompressing a page: the sum of its stored and decompressed bytes.
+
+    For a page that is not compressed, return only its stored bytes.
+    """
     stored, decompressed = header[PACKED], header.get(UNPACKED, 0)
     return stored if stored == decompressed else stored + decompressed
 

@@ -45,8 +45,8 @@ def read_row_groups_together(
         asked: File of each row group, and its number in the file.
         parts: Parts to read as whole tables; at least one.
         footers: Cache of footers.
-        files: As in `read_row_group_in_parts`.
-        kept: As in `read_row_group_in_parts`.
+        files: Pool of open files and verified row groups; None closes each file after reading it.
+        kept: File versions and cached chunks of remote files, or None.
 
     Raises:
         pa.ArrowInvalid: The row groups have different types.
@@ -135,12 +135,13 @@ def small_files_together(
 ) -> Iterator[pa.Table] | None:
     """Read row groups of small files; yield one table with all rows for each part.
 
-    Return None if a file is not small, or if the types differ.
+    Return None if the row groups must be read in another way: a file is not small, a row group may be large when
+    decoded, the parts do not read whole columns, or the types differ.
 
     Args:
         location: Location of the dataset.
         asked: File of each row group, and its number in the file.
-        parts: Parts to read.
+        parts: Parts (groups of columns that are read together) to read.
         footers: Cache of footers.
         pinned: Range fetcher for concurrent requests; None for local files.
 
@@ -172,7 +173,7 @@ def small_files_together(
 
 
 def joined(tables: Iterable[pa.Table], parts: Sequence[Part]) -> Iterator[pa.Table]:
-    """Concatenate tables; for each part, yield one table with the part's columns.
+    """Concatenate tables; yield one table for each part (group of columns read together).
 
     Raises:
         pa.ArrowInvalid: The tables have different types.

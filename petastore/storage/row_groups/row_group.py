@@ -53,7 +53,16 @@ def read_row_group(
 ) -> pa.Table:
     """Read columns of one row group as one table, with one chunk per column.
 
-    See `read_row_group_in_parts`.
+    Args:
+        location: Location of the dataset.
+        file: File of the inventory.
+        ordinal: Number of the row group in its file, from 0.
+        columns: Names of the columns to read.
+        footers: Cache of footers.
+        kept: File versions and cached chunks of remote files, or None.
+
+    Raises:
+        PetastoreError: The row group cannot be read; as in `read_row_group_in_parts`.
     """
     (table,) = read_row_group_in_parts(location, file, ordinal, [Part(tuple(columns))], footers=footers, kept=kept)
     if all(column.num_chunks == 1 for column in table.columns):
@@ -127,7 +136,7 @@ def fetch_ahead(
         ordinal: Number of the row group in its file, from 0.
         columns: All columns that will be read.
         footers: Cache of footers.
-        files: Store of the fetched bytes, until they are dropped.
+        files: Pool of open files, which also keeps the prefetched bytes in memory.
         kept: File versions and cached chunks of remote files.
         by_cache: Whether the cache stores the bytes at once. Otherwise it stores them when they are read, because
             eviction depends on the order of use.
@@ -257,9 +266,9 @@ def _check_copies(reading: Reading, footer: Footer, ordinal: int, part: Part) ->
 
 
 def _right_tables(reading: Reading, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:
-    """Yield the tables of a part that come from one version of the file.
+    """Yield the tables of a part (columns that are read together), all from one version of the file.
 
-    If the file was written during the read, verify it and read again.
+    If the file was written during the read, it is reopened and read again, with verification of checksums.
     """
     given = 0
     for _ in range(_TRIES):
@@ -280,9 +289,10 @@ def _right_tables(reading: Reading, footer: Footer, ordinal: int, part: Part, le
 
 
 def _tables(reading: Reading, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:
-    """Yield the tables of a part.
+    """Yield the tables of a part (columns that are read together) of a row group.
 
-    These are one table with all rows or with the first rows, or several tables of a few rows each.
+    The part decides whether this is one table with all rows, one table with the first rows, or several tables of a few
+    rows each.
     """
     rows, reader = footer.metadata.row_group(ordinal).num_rows, reading.reader
     if leaves and part.first is not None and 0 < part.first < rows:

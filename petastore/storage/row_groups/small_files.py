@@ -32,7 +32,10 @@ SMALL_FILE_BYTES = 256 * 1024
 """Maximum size of a file that is read whole."""
 
 _SMALL_FOOTER_BYTES = 16 * 1024
-"""Footer size above which a file is not parsed again for each row group."""
+"""Maximum footer size of a file that is read whole.
+
+Reading a file whole parses its footer again for each row group.
+"""
 
 _MOST_DECODED_BYTES = 4 * 1024 * 1024
 """Maximum uncompressed bytes of a row group of a small file.
@@ -51,14 +54,17 @@ def small_file(
 ) -> tuple[pa.Table, Footer] | None:
     """Return columns of a row group of a small file as a table, and the file's footer.
 
-    Return None if the file is not small, or if another way of reading is better. The table has the columns of all
-    parts.
+    The table has the columns of all parts. Return None if the row group must be read in another way:
+
+    * The file is not small, or is a local file with several row groups.
+    * The parts do not read all rows of their columns, or repeat a column.
+    * The row group may be large when decoded, or the file has INT96 timestamps.
 
     Args:
         location: Location of the dataset.
         file: File of the inventory.
         ordinal: Number of the row group in its file, from 0.
-        parts: Parts to read.
+        parts: Parts (groups of columns that are read together) to read.
         footers: Cache of footers.
         pinned: Range fetcher; None for local files.
 
@@ -106,7 +112,18 @@ class SmallFiles:
         return known is None or len(known.encoded) <= _SMALL_FOOTER_BYTES
 
     def fetch(self, file: DataFile, *, is_last: bool = False) -> tuple[bytes, Footer]:
-        """Return the bytes and footer of a file; fetch a damaged remote file again once."""
+        """Fetch a whole file, and return its bytes and its footer.
+
+        Args:
+            file: File to fetch.
+            is_last: Whether to raise an error if the file is damaged. If False, a damaged remote file is fetched once
+                more.
+
+        Raises:
+            DatasetChangedError: The file differs from the inventory.
+            MetadataError: The file is not Parquet, or its footer is damaged.
+            StorageError: The file cannot be read.
+        """
         if self.pinned is None:
             whole = read_up_to(self.location, file.path, file.size + 1)
             return whole, self.footers.found(self.location, file, whole)
@@ -127,9 +144,16 @@ class SmallFiles:
         return self.fetch(file)  # another thread has already found another version
 
     def table(self, file: DataFile, ordinal: int, part: Part, fetched: tuple[bytes, Footer]) -> pa.Table | None:
-        """Return columns of a row group as a table; None if it may be large when decoded.
+        """Return columns of a row group as a table.
 
-        A damaged remote file is fetched again once, because a bit may have flipped during the transfer.
+        Return None if the row group may be large when decoded, or if the file has INT96 timestamps. A damaged remote
+        file is fetched again once, because a bit may have flipped during the transfer.
+
+        Args:
+            file: File of the row group.
+            ordinal: Number of the row group in its file.
+            part: Columns to read.
+            fetched: Bytes and footer of the file, from `fetch`.
         """
         try:
             return _decoded(ordinal, part, *fetched)
@@ -145,9 +169,10 @@ class SmallFiles:
 
 
 def _decoded(ordinal: int, part: Part, whole: bytes, footer: Footer) -> pa.Table | None:
-    """Return columns of a row group as a table.
+    """Return columns of a row group as a table, given all bytes of the file.
 
-    Return None if they may be much larger when decoded, or if the file has INT96 timestamps.
+    Return None if the row group is larger than 4 MiB or may be much larger when decoded, or if the file has INT96
+    timestamps.
     """
     check_decoder()
     reader = pq.ParquetReader()

@@ -460,7 +460,12 @@ def _obstore() -> Any:
 
 
 def _directories_between(key: str, names: list[str]) -> set[str]:
-    """Return all subdirectories of a directory that occur in the names of its objects."""
+    """Return the paths of all subdirectories of a directory, at any depth.
+
+    Args:
+        key: Path of the directory in its bucket.
+        names: Paths in the bucket of all objects below the directory.
+    """
     found: set[str] = set()
     for name in names:
         around = name.rpartition("/")[0]

@@ -50,7 +50,7 @@ def with_builtins(call: Callable[..., _T], *args: object) -> _T:
 
 
 def as_builtin(problem: BaseException) -> BaseException:
-    """Return the built-in equivalent of an obstore exception; others unchanged."""
+    """Return the built-in equivalent of an obstore exception; return other exceptions unchanged."""
     name, text = type(problem).__name__, str(problem)
     if not type(problem).__module__.startswith("obstore") and not _FROM_RUST.search(text):
         return problem
