@@ -242,7 +242,10 @@ def refuse_dtypes(reader: Any) -> None:
 
 
 _SAMPLED_ROWS = 1024
-"""Maximum number of rows, from one row group, whose list lengths decide whether `ragged="auto"` means `"dense"`."""
+"""Maximum number of rows whose list lengths decide whether `ragged="auto"` means `"dense"`."""
+
+_SAMPLED_ROW_GROUPS = 8
+"""Maximum number of row groups from which these rows come."""
 
 TorchRaggedWord: TypeAlias = Literal["auto", "list", "dense", "padded", "nested"]
 """Names of the forms (representations in a batch) of a column whose shape has None; see `DataLoader`."""
@@ -322,21 +325,28 @@ def _lists_of_one_length(reader: Any, names: list[str]) -> set[str]:
 
 
 def _first_tables(dataset: Dataset, names: list[str]) -> list[pa.Table]:
-    """Return tables with the first rows (up to 1,024) of the first row group that this host can read.
+    """Return tables with the first rows: up to 1,024 rows of up to 8 row groups, in file order.
 
-    Files that are missing on this host are skipped, because they may be on other hosts. The list is empty if no row
-    group can be read.
+    Files that are missing on this host are skipped, because they may be on other hosts.
     """
-    inventory = dataset.inventory
-    groups = np.flatnonzero(inventory.rows)
-    for group in groups[np.unique(inventory.file[groups], return_index=True)[1]].tolist():
-        rows = min(int(inventory.rows[group]), _SAMPLED_ROWS)
-        try:
-            tables = list(dataset.reading()(*inventory.place_of(group), [Part(tuple(names), first=rows)]))
-        except FileMissingError:
+    inventory, reading = dataset.inventory, dataset.reading()
+    tables: list[pa.Table] = []
+    missing: set[int] = set()
+    sampled, left = 0, _SAMPLED_ROWS
+    for group in np.flatnonzero(inventory.rows).tolist():
+        if left == 0 or sampled == _SAMPLED_ROW_GROUPS:
+            break
+        if int(inventory.file[group]) in missing:
             continue
-        return [table.slice(0, rows) for table in tables]
-    return []
+        rows = min(int(inventory.rows[group]), left)
+        try:
+            found = list(reading(*inventory.place_of(group), [Part(tuple(names), first=rows)]))
+        except FileMissingError:
+            missing.add(int(inventory.file[group]))
+            continue
+        tables += [table.slice(0, rows) for table in found]
+        sampled, left = sampled + 1, left - rows
+    return tables
 
 
 def _is_plain_list(field: UnischemaField) -> bool:

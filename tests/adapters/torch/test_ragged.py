@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -289,3 +290,14 @@ def test_ragged_auto_samples_the_first_file_on_this_host(tmp_path: Path) -> None
     with petastore.make_batch_reader(dataset, cur_shard=1, shard_count=2, shuffle_row_groups=False) as reader:
         (batch,) = DataLoader(reader, batch_size=2)
     assert batch["x"].tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+@pytest.mark.parametrize("sizes", [(1, 8), (2, 2, 5)])
+def test_ragged_auto_samples_several_small_row_groups(tmp_path: Path, sizes: tuple[int, ...]) -> None:
+    rows = [[0, 0]] * sum(sizes[:-1]) + [[n] * (n % 3 + 1) for n in range(sizes[-1])]
+    borders = np.cumsum((0, *sizes))
+    for number, (first, stop) in enumerate(itertools.pairwise(borders)):
+        pq.write_table(pa.table({"x": rows[first:stop]}), tmp_path / f"{number}.parquet")
+    with petastore.make_batch_reader(str(tmp_path), shuffle_row_groups=False) as reader:
+        batches = list(DataLoader(reader, batch_size=4))
+    assert [cell.tolist() for batch in batches for cell in batch["x"]] == rows
