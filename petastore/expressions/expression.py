@@ -322,6 +322,12 @@ class Column:
     def __or__(self, _: object) -> NoReturn:
         raise InvalidArgumentError(_not_yet(self, "|"))
 
+    def __rand__(self, value: object) -> NoReturn:
+        raise InvalidArgumentError(_not_yet(value, "&"))
+
+    def __ror__(self, value: object) -> NoReturn:
+        raise InvalidArgumentError(_not_yet(value, "|"))
+
     def __invert__(self) -> NoReturn:
         raise InvalidArgumentError(_not_yet(self, "~"))
 

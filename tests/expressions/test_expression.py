@@ -130,6 +130,8 @@ def test_bool_of_an_expression_raises_with_advice(ask: Any) -> None:
     "ask",
     [
         lambda: (col("a") == 1) & True,
+        lambda: col("a") == 1 & col("b") == 2,
+        lambda: col("a") < 1 | col("b") == 2,
         lambda: False | (col("a") == 1),
         lambda: (col("a") == 1) & col("flag"),
         lambda: col("flag") & (col("a") == 1),
