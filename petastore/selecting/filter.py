@@ -198,7 +198,7 @@ def _named(condition: Any) -> str:
 def selection_key(dataset: Dataset, question: Any, columns: Iterable[str]) -> str:
     """Return the cache key of a selection.
 
-    The key changes with the modification times or etags of files, because a rewritten file may have an equal footer.
+    The key changes with the times or etags of files, because a rewritten file may have an equal footer.
 
     Args:
         dataset: The dataset; its fingerprint and the versions of its files are parts of the key.
@@ -212,9 +212,9 @@ def selection_key(dataset: Dataset, question: Any, columns: Iterable[str]) -> st
 
 
 def _versions(dataset: Dataset) -> list[Any]:
-    """Return the modification time of each local file, and the etag or time of each remote file, as far as known."""
+    """Return the times of each local file, and the etag or time of each remote file, as far as known."""
     if dataset.location.is_local:
-        return [_written_ns(dataset.location.join(file.path)) for file in dataset.inventory.files]
+        return [_times_ns(dataset.location.join(file.path)) for file in dataset.inventory.files]
     return [_etag_or_time(dataset, file) for file in dataset.inventory.files]
 
 
@@ -224,11 +224,13 @@ def _etag_or_time(dataset: Dataset, file: DataFile) -> str:
     return file.etag if version is None else version.etag or version.modified
 
 
-def _written_ns(path: str) -> int:
+def _times_ns(path: str) -> tuple[int, ...]:
     try:
-        return os.stat(path).st_mtime_ns  # noqa: PTH116 - faster than `Path`
+        status = os.stat(path)  # noqa: PTH116 - faster than `Path`
     except OSError:
-        return 0  # reading the file raises the error; row groups without matching rows are never read
+        return ()  # reading the file raises the error; row groups without matching rows are never read
+    # Files that are extracted from an archive may all have one modification time. Inodes may differ between hosts.
+    return status.st_mtime_ns, status.st_ctime_ns
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
