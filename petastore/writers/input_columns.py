@@ -105,15 +105,30 @@ def columns_of(data: Any) -> InputColumns | None:
     if isinstance(data, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
         return _of_arrow(data)
     if _is_of("polars", data, "DataFrame"):  # convert to an Arrow table, so that values can be inspected
-        return _of_arrow(pa.table(data))
+        return _of_arrow(_imported(data, pa.table))
     if _is_of("pandas", data, "DataFrame"):
         _check_names(data.columns)
         return _of_dict({name: data[name] for name in data.columns})
     if _is_hugging_face(data):
         return _of_hugging_face(data)
     if hasattr(data, "__arrow_c_stream__"):
-        return _of_arrow(pa.RecordBatchReader.from_stream(data))
+        return _of_arrow(_imported(data, pa.RecordBatchReader.from_stream))
     return None
+
+
+def _imported(data: Any, convert: Callable[[Any], Any]) -> Any:
+    """Return the result of `convert`, which takes an object with `__arrow_c_stream__`.
+
+    Raises:
+        InvalidArgumentError: The object is not a table, or Arrow lacks the type of a column.
+    """
+    try:
+        return convert(data)
+    except (pa.ArrowException, TypeError) as problem:
+        raise InvalidArgumentError(
+            f"data must be a table whose columns Arrow can read, got a {type(data).__name__}: {problem!s:.200}. "
+            'Pass one column as {"name": column}'
+        ) from problem
 
 
 def infer_schema(data: Tabular, *, name: str = "inferred") -> Unischema:
@@ -444,7 +459,7 @@ def _check_names(names: Any) -> None:
 
 
 def _is_of(package: str, data: Any, kind: str | None = None) -> bool:
-    """Return whether the class of `data` is defined in a package, which is not imported.
+    """Return whether a package defines the class of `data`, without importing the package.
 
     Args:
         package: Name of the top-level package.

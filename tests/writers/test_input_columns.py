@@ -458,3 +458,10 @@ def test_columns_of_the_stored_type_are_checked_against_the_dtype(tmp_path: Path
     for data in (pa.table({"x": column}), {"x": values}, [{"x": value} for value in column.to_pylist()]):
         with pytest.raises(EncodeError, match=r"column 'x', row 1: "):
             petastore.write_dataset(tmp_path / "data", schema, data)
+
+
+@pytest.mark.parametrize("data", [pd.Series([1, 2]), pa.chunked_array([[1, 2]])], ids=["series", "chunked_array"])
+def test_one_column_without_a_name_is_rejected(tmp_path: Path, data: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r'data must be a table .*Pass one column as \{"name": column\}'):
+        petastore.write_dataset(tmp_path / "data", data)
+    assert petastore.write_dataset(tmp_path / "data", {"x": data}).num_rows == 2
