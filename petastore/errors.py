@@ -116,7 +116,7 @@ class PetastoreError(Exception):
 
 
 class InvalidArgumentError(PetastoreError, ValueError):
-    """An argument is invalid. Raised by the call itself, never later in a worker."""
+    """An argument or a call is invalid, such as a second loop over a reader while the first loop is running."""
 
 
 class UnknownParameterError(InvalidArgumentError, TypeError):

@@ -423,7 +423,7 @@ class SavedImages:
 def _in_a_path(name: str) -> str:
     """Convert a name to a unique part of a file name.
 
-    Characters with a meaning in paths become %XX.
+    All characters except letters, digits, `-`, `_` and space become %XX.
 
     Example:
         >>> _in_a_path("left eye"), _in_a_path("../x")

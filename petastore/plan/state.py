@@ -180,9 +180,10 @@ def _begun_with_more_rows(plan: Plan, state: Mapping[str, Any], cursor: Cursor) 
 
 
 def resharded(plan: RankPlan, shard: Shard, cursor: Cursor) -> RankPlan:
-    """Return a resumed plan for another rank, or for another number of ranks.
+    """Return the plan of a resumed run for another rank, or for another number of ranks.
 
-    The current epoch keeps its assignment of row groups to ranks; the next epoch uses the new number of ranks.
+    If the current epoch has begun, the rest of it keeps its row order. If row groups are assigned to ranks
+    (`Order.dealt_to`), later epochs assign them to the new number of ranks.
 
     Example:
         >>> from petastore.inventory import Inventory

@@ -182,7 +182,9 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
         return batches
 
     def estimate_memory(self, batch_size: int) -> Budget:
-        """Return an estimate of peak memory and prefetching for batches of this size; print it.
+        """Return an estimate of peak memory and prefetching for batches of this size.
+
+        Print the result to see a summary.
 
         The number of row groups in memory is exact for the first epoch; later epochs may need slightly more. Batches
         that the caller keeps are not counted, except the last two.

@@ -77,7 +77,10 @@ class FunctionCall:
             raise self.error(f"raised {type(problem).__name__}: {problem}", row) from problem
 
     def _generators(self, row: int | None) -> dict[str, np.random.Generator | RowGenerators]:
-        """Return the keyword arguments for random numbers: one generator for `row`, a sequence for None; or {}."""
+        """Return the keyword argument with random generators, or {} if the function takes none.
+
+        For a single row it is the row's generator; if `row` is None, it is a sequence with one generator per row.
+        """
         if self.rng is None or self.keys is None:
             return {}
         of_rows = self.keys[self.first : self.first + self.rows]

@@ -103,7 +103,7 @@ def test_missing_or_unsorted_timestamps_raise_when_windows_are_selected(
         select_window_starts(written(tmp_path, times, dtype), pairs(), workers=DUMMY, filter_cache=False)
 
 
-def test_delta_threshold_of_another_type_raises_before_reading(tmp_path: Path) -> None:
+def test_numeric_delta_threshold_for_times_raises_before_reading(tmp_path: Path) -> None:
     dataset = written(tmp_path, [np.datetime64(1, "s")], "datetime64[s]")
     with pytest.raises(
         InvalidArgumentError, match=r"delta_threshold must be datetime.* 'time' of datetime64.s., got 1$"

@@ -221,7 +221,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         ragged: Type of ragged columns (numbers and times whose shape has None) in a batch: one value for all columns,
             or a dict from column name to value. `"list"`: a list of tensors. `"dense"`: one tensor (rows, *shape); a
             batch with different shapes is an error. `"auto"` (the default): a list; but a list column of plain Parquet
-            is dense in all batches if its first rows (up to 1,024, from one row group) have equal lengths. `"padded"`:
+            is dense in all batches if the lengths of its first rows (up to 1,024) are equal. `"padded"`:
             one tensor, padded with zeros (or with v for `Padded(v)`), and an int64 column `<name>_lengths` with the
             lengths before padding: (rows,) with one variable dimension, else (rows, variable dimensions). `"nested"`: a
             `torch.nested` tensor, in the jagged layout with one variable dimension, else in the strided layout, which

@@ -387,8 +387,8 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
         self._plan, begin, given = resume_place(
             self._requested_plan, state, batch_size=self._size, workers=self._workers, worker=None
         )
-        # An iteration over a reader may have several epochs, but one over a sampler has a single epoch. It therefore
-        # begins in the epoch of the state, unless the state is at the end of such an iteration.
+        # The state may be in any epoch of a reader's iteration, but a sampler's iteration has one epoch. Begin the
+        # sampler's iteration in the epoch of the state. A state at the end of a one-epoch iteration stays there.
         if begin != begin.pass_ends(1):
             begin = dataclasses.replace(begin, first_epoch=begin.epoch)
         self._pass = SamplingPass(begin, given, given, is_loaded=True)

@@ -1,10 +1,10 @@
-"""Batches of a mixture: the consecutive rows that they take from each source.
+"""Batches of a mixture: the rows that each batch takes from each source.
 
 The *line* of a mixture assigns each position (index of a row) to a source (`petastore.plan.mixture.mixed_line`). The
-assignment of the first positions is stored in a table, which the line repeats. A *lane* is one of L interleaved
-sequences of rows: a lane of the mixture has every L-th position. A range of positions therefore takes consecutive rows
-of each lane of a source. From one repetition of the table to the next, the indices of these rows in the batch differ
-only by a constant. Neither a replay of earlier batches nor a lookup for each row is needed.
+line repeats a table, which has the sources of the first positions. A *lane* is one of the interleaved sequences of rows
+of a mixture or of a source; a mixture with L lanes takes every L-th position from the same lane. Consecutive positions
+take consecutive rows from each lane of a source. In the next repetition of the table, only a constant is added to the
+indices of these rows in the batch. Neither a replay of earlier batches nor a lookup for each row is needed.
 
 A batch either is a range of positions with rows of all sources (`mixed_batches`), or has rows of one source
 (`SourceBatches`). In both cases, each row is described by its source and the number of rows that the source yielded

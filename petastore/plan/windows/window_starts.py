@@ -46,8 +46,8 @@ def comparable(timestamps: NDArray[Any]) -> NDArray[Any]:
 def most_between(threshold: Any, field: UnischemaField) -> Any:
     """Convert a threshold to the largest allowed difference of two timestamps.
 
-    The timestamps are those of `comparable`. The result is a `numpy.uint64` for integers and times, otherwise a float
-    or a Decimal.
+    The result is a `numpy.uint64` for integers and times, otherwise a float or a Decimal. For times, it is in the unit
+    of the field's dtype.
 
     Args:
         threshold: Value of `NGram.delta_threshold`.

@@ -192,8 +192,8 @@ class Loads:
 
     def _load(self, group: int, read_order: NDArray[np.int64] | None) -> Future[LoadedRowGroup]:
         """Load a row group in the calling worker, with the help of other workers if it is large; return its future."""
-        # `Inventory.place_of` is not used, because a batch should run the code of few files, and no other code of the
-        # inventory's file is run for a batch.
+        # Inlined `Inventory.place_of`: `tests/test_crossed_files.py` limits the source files whose code runs for each
+        # batch, and the call would add `inventory.py`.
         inventory = self._inventory
         place = inventory.files[inventory.file[group]], int(inventory.ordinal[group])
         source, rows = self._source_of(group), int(inventory.rows[group])

@@ -50,7 +50,7 @@ def test_rows_by_number_of_more_than_2_gib_of_bytes_are_read(folder: str) -> Non
     assert MapDataset(folder).rows.take(numbers)["photo"].tolist() == [cell(number) for number in numbers]
 
 
-def test_1_gib_dictionary_column_is_read_with_memory_budget_from_error(tmp_path: Path) -> None:
+def test_memory_budget_named_in_dictionary_error_is_large_enough(tmp_path: Path) -> None:
     photos = pa.DictionaryArray.from_arrays(pa.array([0] * 1126, pa.int32()), pa.array([bytes(CELL_BYTES)]))
     pq.write_table(pa.table({"photo": photos}), tmp_path / "a.parquet", store_schema=False)
     with (
