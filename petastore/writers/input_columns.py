@@ -363,6 +363,8 @@ def _column(name: str, values: Any) -> Column:
     """Return values as an Arrow array, or unchanged if Arrow lacks a type for them."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
+    if hasattr(values, "__array__") and not (isinstance(values, np.ndarray) or _is_of("pandas", values)):
+        values = values if hasattr(values, "__arrow_c_stream__") else np.asarray(values)  # torch, JAX, HDF5
     if isinstance(values, np.ndarray) and values.ndim > 1:
         return values
     if _is_hugging_face(values):

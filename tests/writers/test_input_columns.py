@@ -465,3 +465,24 @@ def test_one_column_without_a_name_is_rejected(tmp_path: Path, data: Any) -> Non
     with pytest.raises(InvalidArgumentError, match=r'data must be a table .*Pass one column as \{"name": column\}'):
         petastore.write_dataset(tmp_path / "data", data)
     assert petastore.write_dataset(tmp_path / "data", {"x": data}).num_rows == 2
+
+
+class ArrayLike:
+    """Has the interface of an array of another library, such as a tensor of torch."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = np.asarray(values)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self.values, dtype)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def test_arrays_of_other_libraries_are_written_as_numpy_arrays(tmp_path: Path) -> None:
+    columns = {"x": [1, 2], "pair": [[1.5, 2.5], [3.5, 4.5]]}
+    petastore.write_dataset(tmp_path / "data", {name: ArrayLike(values) for name, values in columns.items()})
+    with petastore.make_batch_reader(str(tmp_path / "data")) as reader:
+        (batch,) = reader.iter_batches(2)
+    assert {name: batch[name].tolist() for name in columns} == columns
