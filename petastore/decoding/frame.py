@@ -43,7 +43,7 @@ def frame_of(
     try:
         import pandas as pd
     except ImportError:
-        raise MissingExtraError(needed_by, package="pandas", extra="spark") from None
+        raise MissingExtraError(needed_by, package="pandas") from None
     series = {name: pd.Series(_values(column, pd), copy=False) for name, column in columns.items()}
     for name, zone in zones.items():
         if name in series:

@@ -349,7 +349,7 @@ def _of_frame(call: FunctionCall) -> dict[str, Decoded]:
     try:
         frame = frame_of(_arrays(call), call.zones)
     except MissingExtraError:
-        raise MissingExtraError("a transform that takes DataFrames", package="pandas", extra="spark") from None
+        raise MissingExtraError("a transform that takes DataFrames", package="pandas") from None
     return columns_of_frame(call, call.run(frame))
 
 
