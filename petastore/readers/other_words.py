@@ -39,6 +39,8 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     "drop_last": _LAST,
     "columns": "schema_fields=[…] selects the columns",
     "fields": "schema_fields=[…] selects the columns",
+    "ngram": "schema_fields=petastore.NGram(…) reads windows",
+    "window": "schema_fields=petastore.NGram(…) reads windows",
     "transform": "transform_spec=petastore.TransformSpec(…) transforms rows",
     "filter": "filters=petastore.col('x') > 1 keeps rows",
     "epochs": "num_epochs=… is the number of epochs; None repeats forever",
