@@ -139,8 +139,7 @@ def checked_predicate(predicate: Any, *, name: str) -> Any:
     asks = any(callable(getattr(predicate, method, None)) for method in ("do_include", "do_include_batch"))
     if isinstance(predicate, type) or not asks or not callable(getattr(predicate, "get_fields", None)):
         raise InvalidArgumentError(
-            f"a predicate in {name} must be an object with get_fields and do_include or do_include_batch, got "
-            f"{predicate!r:.80}"
+            f"{name} must be made of objects with get_fields and do_include or do_include_batch, got {predicate!r:.80}"
         )
     return predicate
 

@@ -19,6 +19,10 @@ _MOST_BYTES = 4 * 1024**3
 """Limit of the memory that a child may allocate, so that a failing test does not exhaust the machine."""
 
 
+_M_MMAP_THRESHOLD = -3
+"""Number of the parameter in `malloc.h` of glibc."""
+
+
 def grown_in_child(work: Callable[[Callable[[], int]], Any]) -> tuple[Any, int]:
     """Return the result of a function, and the peak growth of the process in bytes.
 
@@ -73,9 +77,15 @@ def _peak() -> int:
 
 
 def _give_back() -> None:
-    """Return free memory of the C library to the system, so that allocations which reuse it count as growth."""
-    with contextlib.suppress(AttributeError, OSError):  # another library has no such function
-        ctypes.CDLL(None).malloc_trim(0)
+    """Return free memory of the C library to the system, so that allocations which reuse it count as growth.
+
+    From then on, each block of a megabyte or more is returned when it is freed. By default, the C library keeps blocks
+    of up to 32 MB in its heap once it has freed such a block, and they count until the heap is trimmed.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # another library has no such functions
+        library = ctypes.CDLL(None)
+        library.malloc_trim(0)
+        library.mallopt(_M_MMAP_THRESHOLD, 1 << 20)
 
 
 def _forget_peak() -> None:

@@ -105,7 +105,7 @@ def test_task_that_forks_does_not_wait_for_itself(monkeypatch: pytest.MonkeyPatc
 LOCKS_OF_ONE_PROCESS = {
     "forks._OfTasks": "is what makes the others anew",
     "spark.settings._Turns": "belongs to Spark's driver, whose JVM no child has",
-    "spark.writing.progress._Told": "belongs to Spark's driver, whose JVM no child has",
+    "spark.writing.task_progress._Told": "belongs to Spark's driver, whose JVM no child has",
     "transforming.processes.TransformProcesses": "has one for each span, whose tasks a forked child has forgotten",
     "transforming.processes._WorkerGroup": "knows its process, and does nothing in another one",
     "work.futures._Job": "is of tasks, which a forked child has forgotten",

@@ -16,6 +16,7 @@ import pytest
 from petastore import write_dataset
 from petastore.view import Viewer
 from tests.cli.command import petastore
+from tests.interrupts import interruptible
 
 
 @pytest.fixture
@@ -26,7 +27,9 @@ def url(tmp_path: Path) -> str:
 
 def test_view_serves_the_page_until_interrupted(url: str) -> None:
     command = [sys.executable, "-W", "error", "-m", "petastore.cli", "view", url, "--no-browser"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ) as ran:
+    with interruptible():
+        ran = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
+    with ran:
         assert ran.stdout is not None
         address = ran.stdout.readline().strip()
         with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310 - printed by us

@@ -78,9 +78,9 @@ def test_combined_predicate_has_a_filter_if_all_parts_have() -> None:
 
 @pytest.mark.parametrize("part", [7, in_set, None, bool])
 def test_argument_that_is_not_a_predicate_raises(part: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="must be an object with get_fields"):
+    with pytest.raises(InvalidArgumentError, match="must be made of objects with get_fields"):
         in_negate(part)
-    with pytest.raises(InvalidArgumentError, match="must be an object with get_fields"):
+    with pytest.raises(InvalidArgumentError, match="must be made of objects with get_fields"):
         in_reduce([part], all)
 
 

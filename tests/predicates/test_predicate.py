@@ -48,7 +48,7 @@ def test_object_with_predicate_methods_is_a_predicate(predicate: Any) -> None:
 def test_argument_that_is_not_a_predicate_raises_with_the_caller_name(predicate: Any) -> None:
     with pytest.raises(
         InvalidArgumentError,
-        match=r"^a predicate in in_negate must be an object with get_fields and do_include or do_include_batch, got ",
+        match=r"^in_negate must be made of objects with get_fields and do_include or do_include_batch, got ",
     ):
         checked_predicate(predicate, name="in_negate")
 

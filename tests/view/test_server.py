@@ -6,9 +6,11 @@ import importlib.util
 import logging
 import signal
 import socket
+import sys
 import threading
 import time
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -16,7 +18,8 @@ import uvicorn
 
 from petastore import open_dataset, write_dataset
 from petastore.errors import InvalidArgumentError, MissingExtraError
-from petastore.view import serve
+from petastore.view import Viewer, serve
+from tests.interrupts import interruptible
 from tests.view.browsing import Client
 
 
@@ -79,6 +82,24 @@ def test_viewer_leaves_log_handlers_of_the_program_open(url: str) -> None:
         handler.close()
 
 
+def interrupt_the_wait() -> None:
+    """Send Ctrl-C to the main thread as soon as it waits for the end of the viewer."""
+    main = threading.main_thread().ident
+    assert main is not None
+    while Viewer.wait.__code__ not in codes_of(main):
+        time.sleep(0.001)
+    signal.pthread_kill(main, signal.SIGINT)
+
+
+def codes_of(thread: int) -> set[CodeType]:
+    """Return the code objects of the functions that a thread is running."""
+    frame, codes = sys._current_frames().get(thread), set()
+    while frame is not None:
+        codes.add(frame.f_code)
+        frame = frame.f_back
+    return codes
+
+
 def test_close_after_ctrl_c_waits_for_the_end_of_the_server(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run, ended = uvicorn.Server.run, threading.Event()
 
@@ -88,10 +109,8 @@ def test_close_after_ctrl_c_waits_for_the_end_of_the_server(url: str, monkeypatc
         ended.set()
 
     monkeypatch.setattr(uvicorn.Server, "run", run_and_linger)
-    main = threading.main_thread().ident
-    assert main is not None
-    with serve(url) as viewer:
-        threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT)).start()
+    with serve(url) as viewer, interruptible():
+        threading.Thread(target=interrupt_the_wait).start()
         with pytest.raises(KeyboardInterrupt):
             viewer.wait()
         assert not ended.is_set()
