@@ -88,6 +88,7 @@ def interrupt_the_wait() -> None:
     assert main is not None
     while Viewer.wait.__code__ not in codes_of(main):
         time.sleep(0.001)
+    time.sleep(0.1)  # until it is blocked, where an interrupted `join` would take the server for ended
     signal.pthread_kill(main, signal.SIGINT)
 
 
