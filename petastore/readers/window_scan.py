@@ -29,8 +29,7 @@ from petastore.plan.windows.series import SeriesLine, SeriesOfGroup, series_of_g
 from petastore.plan.windows.window_starts import comparable, most_between
 from petastore.plan.windows.windows import Windows, WindowStarts
 from petastore.schema.field import UnischemaField
-from petastore.selecting.filter import selection_key
-from petastore.selecting.remembered import RememberedSelections, selection_directory
+from petastore.selecting.remembered import selections_of
 from petastore.work.futures import in_order
 from petastore.work.pools import Workers
 
@@ -77,20 +76,18 @@ def select_window_starts(
     """
     if ngram.group_by:
         return windows_of_series(dataset, ngram, selection, workers=workers)[0]
-    directory = selection_directory(filter_cache)
+    memory = selections_of(dataset, filter_cache)
     field = ngram.timestamp_in(dataset.schema)
     most = most_between(ngram.delta_threshold, field)
     rows = dataset.inventory.rows
-    # Without digests, two different dataset versions may look equal.
-    is_version_known = all(file.digest for file in dataset.inventory.files)
-    memory = RememberedSelections(directory) if directory is not None and is_version_known else None
-    key = _key(dataset, ngram, field, most, selection)
+    among = None if selection is None else selection.fingerprint
+    windows = [ngram.length, ngram.timestamp_overlap, str(most), repr(field)]
+    key = "" if memory is None else memory.key(["windows", _VERSION, windows, among])
     starts = None if memory is None else memory.load(key, rows)
     if starts is None:
         starts, _ = _found(dataset, ngram, selection, workers or Workers())
         if memory is not None:
             memory.save(key, starts, rows)
-    among = None if selection is None else selection.fingerprint
     return WindowStarts(starts.counts, starts.bitmaps, starts.pruned, ngram.length, among)
 
 
@@ -143,12 +140,6 @@ def _with_pruned(starts: Selection, selection: Selection | None, rows: NDArray[n
     row_groups = int(((before.counts > 0) & (starts.counts == 0)).sum())
     pruned = (Pruned("windows", row_groups, left_out),) if left_out else ()
     return dataclasses.replace(starts, pruned=before.pruned + pruned)
-
-
-def _key(dataset: Dataset, ngram: NGram, field: UnischemaField, most: Any, selection: Selection | None) -> str:
-    windows = [ngram.length, ngram.timestamp_overlap, str(most), repr(field)]
-    among = None if selection is None else selection.fingerprint
-    return selection_key(dataset, ["windows", _VERSION, windows, among], ())
 
 
 def _of_rows(flags: NDArray[np.bool_], rows: int, order: NDArray[Any] | None) -> NDArray[np.bool_]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import json
 import logging
 import os
 import time
@@ -30,7 +29,6 @@ from petastore.dataset.stored_cells import stored_cells
 from petastore.decoding.decode import decode_cells
 from petastore.errors import DecodeError, SchemaError, TransformError
 from petastore.expressions import ColumnStatistics, Expression, bind, parse_filters
-from petastore.inventory import DataFile
 from petastore.plan.prune import Verdict, prune
 from petastore.plan.selection import Pruned, PrunedBy, Selection
 from petastore.schema.field import UnischemaField
@@ -39,14 +37,14 @@ from petastore.schema.unischema import Unischema
 from petastore.selecting.bounds import Bounds
 from petastore.selecting.divide import divide
 from petastore.selecting.predicate import RowPredicate, parse_predicate
-from petastore.selecting.remembered import RememberedSelections, selection_directory
+from petastore.selecting.remembered import RememberedSelections, selection_directory, selections_of
 from petastore.selecting.selected_groups import selected_groups
 from petastore.selecting.truth import true_rows
 from petastore.storage.footers.footer_statistics import read_statistics
 from petastore.work.futures import in_order
 from petastore.work.pools import Workers
 
-__all__ = ["filter_row_groups", "select_rows", "selection_key"]
+__all__ = ["filter_row_groups", "select_rows"]
 
 _VERSION = 3  # version of the filter semantics: a change invalidates all cached selections
 _log = logging.getLogger(__name__)
@@ -106,7 +104,7 @@ def select_rows(
         >>> selection, dataset.plan(selection=selection).num_rows
         (Selection(3 rows in 2 of 3 row groups), 3)
     """
-    directory = selection_directory(filter_cache)
+    selection_directory(filter_cache)  # raises an error for an invalid argument, also without a filter
     if filters is None and predicate is None and rowgroup_selector is None:
         return None
     expression = None if filters is None else parse_filters(filters)
@@ -122,9 +120,7 @@ def select_rows(
         asked_about = [(divided.of_partitions, None), (divided.of_rows, zones)]
         predicates = [parse_predicate(part, dataset.schema, zones=of) for part, of in asked_about if part is not None]
     bound = None if expression is None else bind(expression, _fields_of(expression, dataset.schema), among=dataset.url)
-    # Not cached without file digests, because two versions of a dataset could have the same key.
-    is_version_known = all(file.digest for file in dataset.inventory.files)
-    memory = RememberedSelections(directory) if directory is not None and is_version_known else None
+    memory = selections_of(dataset, filter_cache)
     among, question = dataset.inventory.rows, "all"
     if rowgroup_selector is not None:
         picked = selected_groups(dataset, rowgroup_selector)
@@ -132,15 +128,15 @@ def select_rows(
         _log.info("row-group selector: %s of %s row groups picked", picked.sum(), len(picked))
     search = _Search(dataset, workers or Workers(), memory, among)
     selection = Selection(among, {}, search.by_index)
-    key: str | None = selection_key(dataset, question, ())
+    key = search.key(question, ())
     if expression is not None and bound is not None:
         described = expression.describe() if rowgroup_selector is None else ["among", question, expression.describe()]
-        of_filter = key = selection_key(dataset, described, expression.columns)
-        selection = search.filtered(bound, of_filter)
+        key = search.key(described, expression.columns)
+        selection = search.filtered(bound, key)
     for included in predicates:
         names = [field.name for field in included.fields]
         known = key is not None and included.cache_key is not None
-        key = selection_key(dataset, ["predicate", key, included.cache_key, names], names) if known else None
+        key = search.key(["predicate", key, included.cache_key, names], names) if known else None
         selection = search.included(included, selection, key)
     if dataset.inventory.num_rows and not selection.counts.any():
         given = (("filters", filters), ("predicate", predicate), ("rowgroup_selector", rowgroup_selector))
@@ -163,7 +159,7 @@ def filter_row_groups(dataset: Dataset, filters: Expression, among: NDArray[np.b
         InvalidArgumentError, DecodeError, DatasetChangedError: As in `select_rows`.
     """
     bound = bind(filters, _fields_of(filters, dataset.schema), among=dataset.url)
-    return _Search(dataset, workers, None, np.where(among, dataset.inventory.rows, 0)).filtered(bound, "")
+    return _Search(dataset, workers, None, np.where(among, dataset.inventory.rows, 0)).filtered(bound, None)
 
 
 def _fields_of(expression: Expression, schema: Unischema) -> dict[str, UnischemaField]:
@@ -195,44 +191,6 @@ def _named(condition: Any) -> str:
     return getattr(condition, "__qualname__", type(condition).__name__) + of
 
 
-def selection_key(dataset: Dataset, question: Any, columns: Iterable[str]) -> str:
-    """Return the cache key of a selection.
-
-    The key changes with the times or etags of files, because a rewritten file may have an equal footer.
-
-    Args:
-        dataset: The dataset; its fingerprint and the versions of its files are parts of the key.
-        question: JSON values that describe the filter.
-        columns: Names of the columns that the filter uses; their fields are part of the key.
-    """
-    fields = [repr(dataset.schema[name]) for name in columns]
-    versions = hashlib.sha256(repr(_versions(dataset)).encode()).hexdigest()
-    text = json.dumps([_VERSION, dataset.inventory.fingerprint, versions, question, fields])
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def _versions(dataset: Dataset) -> list[Any]:
-    """Return the times of each local file, and the etag or time of each remote file, as far as known."""
-    if dataset.location.is_local:
-        return [_times_ns(dataset.location.join(file.path)) for file in dataset.inventory.files]
-    return [_etag_or_time(dataset, file) for file in dataset.inventory.files]
-
-
-def _etag_or_time(dataset: Dataset, file: DataFile) -> str:
-    footer = dataset.footers.kept(dataset.location, file)
-    version = dataset.kept.versions.get(file) or (None if footer is None else footer.version)
-    return file.etag if version is None else version.etag or version.modified
-
-
-def _times_ns(path: str) -> tuple[int, ...]:
-    try:
-        status = os.stat(path)  # noqa: PTH116 - faster than `Path`
-    except OSError:
-        return ()  # reading the file raises the error; row groups without matching rows are never read
-    # Files that are extracted from an archive may all have one modification time. Inodes may differ between hosts.
-    return status.st_mtime_ns, status.st_ctime_ns
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Search:
     """Evaluation of a filter and predicates on one dataset.
@@ -254,7 +212,18 @@ class _Search:
         """Number of rows and row groups that `rowgroup_selector=` skips; () means none."""
         return _left_out("row-group index", self.rows, self.among)
 
-    def filtered(self, bound: Expression, key: str) -> Selection:
+    def key(self, question: Any, columns: Iterable[str]) -> str | None:
+        """Return the key of a selection in the filter cache; None without a cache.
+
+        Args:
+            question: JSON values that describe the filter.
+            columns: Names of the columns that the filter uses.
+        """
+        if self.memory is None:
+            return None
+        return self.memory.key([_VERSION, question], [self.dataset.schema[name] for name in columns])
+
+    def filtered(self, bound: Expression, key: str | None) -> Selection:
         """Return the selection of the rows for which a filter is true.
 
         It is computed from partition values, loaded from the cache by `key`, or found by a scan.
@@ -334,7 +303,7 @@ class _Search:
 
         The new selection is loaded from the cache by `key`, or found by a scan. It is not cached if `key` is None.
         """
-        found = None if key is None else self._remembered(key)
+        found = self._remembered(key)
         if found is not None:
             return found
         fields = {field.name: field for field in predicate.fields}
@@ -376,8 +345,8 @@ class _Search:
         bitmaps = {group: bitmap for group, bitmap in before.bitmaps.items() if counts[group]}
         return Selection(counts, bitmaps, before.pruned + _left_out("predicate", before.counts, counts))
 
-    def _remembered(self, key: str) -> Selection | None:
-        found = None if self.memory is None else self.memory.load(key, self.rows)
+    def _remembered(self, key: str | None) -> Selection | None:
+        found = None if self.memory is None or key is None else self.memory.load(key, self.rows)
         if found is not None:
             _log.info("%r was remembered", found)
         return found

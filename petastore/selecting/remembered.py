@@ -14,7 +14,7 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.cache.folder import user_cache_directory
+from petastore.dataset import Dataset
 from petastore.errors import InvalidArgumentError
+from petastore.inventory import DataFile
 from petastore.plan.selection import Pruned, RowBitmaps, Selection
+from petastore.schema.field import UnischemaField
 
-__all__ = ["RememberedSelections", "read_selection_file", "selection_bytes", "selection_directory", "write_aside"]
+__all__ = [
+    "RememberedSelections",
+    "read_selection_file",
+    "selection_bytes",
+    "selection_directory",
+    "selections_of",
+    "write_aside",
+]
 
 _FORMAT = b"petastore.selection/3\n"
 _DIGEST = 64
@@ -163,8 +173,21 @@ class RememberedSelections:
     directory: Path
     """Path of the directory; created at the first write."""
 
+    version: str = ""
+    """Version of the dataset: a part of each key."""
+
     max_bytes: int = 256 * 1024 * 1024
     """Maximum bytes of all files; least recently used files are evicted. A larger selection is not cached."""
+
+    def key(self, question: Any, fields: Iterable[UnischemaField] = ()) -> str:
+        """Return the key of a selection: hexadecimal digits.
+
+        Args:
+            question: JSON values that describe the selected rows.
+            fields: Fields of the columns on which the selection depends.
+        """
+        text = json.dumps([self.version, question, [repr(field) for field in fields]])
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def load(self, key: str, rows: NDArray[np.int64]) -> Selection | None:
         """Return the cached selection of a filter, or None if it is not cached.
@@ -215,3 +238,40 @@ class RememberedSelections:
             size += of_entry
             if size > self.max_bytes:
                 path.unlink(missing_ok=True)
+
+
+def selections_of(dataset: Dataset, filter_cache: str | os.PathLike[str] | bool) -> RememberedSelections | None:
+    """Return the cached selections of this version of a dataset; None without a cache.
+
+    The version consists of the fingerprint, which includes sizes and footers, and of the times or etags of all files: a
+    rewritten file may have an equal footer.
+
+    Args:
+        dataset: The dataset. Without digests of its footers, two versions could look equal, and the result is None.
+        filter_cache: As in `selection_directory`.
+
+    Raises:
+        InvalidArgumentError: As `selection_directory`.
+    """
+    directory, inventory = selection_directory(filter_cache), dataset.inventory
+    if directory is None or not all(file.digest for file in inventory.files):
+        return None
+    of_file = _times_ns if dataset.location.is_local else _etag_or_time
+    version = repr([inventory.fingerprint, *(of_file(dataset, file) for file in inventory.files)])
+    return RememberedSelections(directory, hashlib.sha256(version.encode()).hexdigest())
+
+
+def _times_ns(dataset: Dataset, file: DataFile) -> tuple[int, ...]:
+    try:
+        status = os.stat(dataset.location.join(file.path))  # noqa: PTH116 - faster than `Path`
+    except OSError:
+        return ()  # reading the file raises the error; row groups without matching rows are never read
+    # Files that are extracted from an archive may all have one modification time. Inodes may differ between hosts.
+    return status.st_mtime_ns, status.st_ctime_ns
+
+
+def _etag_or_time(dataset: Dataset, file: DataFile) -> str:
+    """Return the etag or the time of a remote file, as far as known without a request."""
+    footer = dataset.footers.kept(dataset.location, file)
+    version = dataset.kept.versions.get(file) or (None if footer is None else footer.version)
+    return file.etag if version is None else version.etag or version.modified

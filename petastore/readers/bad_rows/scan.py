@@ -32,8 +32,7 @@ from petastore.readers.execution.first_row import described
 from petastore.readers.options import RowOptions, RunOptions
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
-from petastore.selecting.filter import selection_key
-from petastore.selecting.remembered import RememberedSelections, selection_directory
+from petastore.selecting.remembered import RememberedSelections, selections_of
 from petastore.transforming.transform import TransformSpec, as_transform_spec, is_described
 from petastore.work import Pool
 from petastore.work.futures import in_order
@@ -81,11 +80,8 @@ def without_bad_rows(
     """
     before = Selection(dataset.inventory.rows, {}) if selection is None else selection
     spec = as_transform_spec(run.transform_spec)
-    key = _key(dataset, fields, selection, spec, run, batched=batched, source=source)
-    directory = selection_directory(options.filter_cache)
-    # Without digests, two versions of a file may look equal although they differ.
-    has_key = key is not None and all(file.digest for file in dataset.inventory.files)
-    memory = RememberedSelections(directory) if has_key and directory is not None else None
+    memory = selections_of(dataset, options.filter_cache)
+    key = _key(memory, fields, selection, spec, run, batched=batched, source=source)
     good = None if memory is None or key is None else memory.load(key, dataset.inventory.rows)
     if good is not None and good.counts.sum() == before.counts.sum():
         return selection
@@ -303,7 +299,7 @@ def _described(
 
 
 def _key(
-    dataset: Dataset,
+    memory: RememberedSelections | None,
     fields: Sequence[UnischemaField],
     selection: Selection | None,
     spec: TransformSpec | None,
@@ -312,7 +308,9 @@ def _key(
     batched: bool,
     source: tuple[str, int] | None,
 ) -> str | None:
-    """Return the cache key of a scan; None if the transform function has no `cache_key()`."""
+    """Return the cache key of a scan; None without a cache, or if the transform function has no `cache_key()`."""
+    if memory is None:
+        return None
     of_transform: Any = None
     if spec is not None:
         of_function = None if spec.func is None else told_by(spec.func, "cache_key")
@@ -322,4 +320,4 @@ def _key(
         of_transform = [of_function, repr(declared), batched, source]
     among = None if selection is None else selection.fingerprint
     question = ["bad rows", _VERSION, among, of_transform, run.workers.max_cell_bytes]
-    return selection_key(dataset, question, [field.name for field in fields])
+    return memory.key(question, fields)
