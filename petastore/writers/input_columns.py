@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from petastore.arrow import NUMBER_DTYPES
 from petastore.arrow import compute as pc
@@ -363,8 +364,9 @@ def _column(name: str, values: Any) -> Column:
     """Return values as an Arrow array, or unchanged if Arrow lacks a type for them."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
-    if hasattr(values, "__array__") and not (isinstance(values, np.ndarray) or _is_of("pandas", values)):
-        values = values if hasattr(values, "__arrow_c_stream__") else np.asarray(values)  # torch, JAX, HDF5
+    is_known = isinstance(values, np.ndarray) or _is_of("pandas", values) or hasattr(values, "__arrow_c_stream__")
+    if hasattr(values, "__array__") and not is_known:
+        values = _as_array(name, values)
     if isinstance(values, np.ndarray) and values.ndim > 1:
         return values
     if _is_hugging_face(values):
@@ -386,6 +388,21 @@ def _column(name: str, values: Any) -> Column:
     # Rows that are appended later may have more digits than these values.
     is_inferred = pa.types.is_decimal(column.type) and not hasattr(getattr(values, "dtype", None), "pyarrow_dtype")
     return column.cast(_DECIMAL) if is_inferred and _is_within(column.type) else column
+
+
+def _as_array(name: str, values: Any) -> NDArray[Any]:
+    """Convert an array of another library, such as torch, JAX or h5py, to NumPy.
+
+    Raises:
+        InvalidArgumentError: The library refuses, for example because the array is on a GPU.
+    """
+    try:
+        return np.asarray(values)
+    except Exception as problem:
+        raise InvalidArgumentError(
+            f"column {name!r} must be convertible to NumPy, got {type(values).__name__}: {problem!s:.200}. "
+            "Convert it to a NumPy array"
+        ) from problem
 
 
 def _of_values(values: list[Any]) -> Column:

@@ -486,3 +486,12 @@ def test_arrays_of_other_libraries_are_written_as_numpy_arrays(tmp_path: Path) -
     with petastore.make_batch_reader(str(tmp_path / "data")) as reader:
         (batch,) = reader.iter_batches(2)
     assert {name: batch[name].tolist() for name in columns} == columns
+
+
+def test_array_that_cannot_become_a_numpy_array_is_rejected(tmp_path: Path) -> None:
+    class OnAGpu(ArrayLike):
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+            raise RuntimeError("copy the array to host memory first")
+
+    with pytest.raises(InvalidArgumentError, match=r"column 'x' must be convertible to NumPy, got OnAGpu: copy the"):
+        petastore.write_dataset(tmp_path / "data", {"x": OnAGpu([1, 2])})
