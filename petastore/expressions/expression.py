@@ -1,4 +1,8 @@
-"""Expressions: filters over columns, built with Python operators. No I/O."""
+"""Expressions: filters over columns, built with Python operators. No I/O.
+
+A comparison with a missing value is null, as in SQL. A row is selected if the whole expression is true.
+`docs/reference/filters.md` has the truth tables.
+"""
 
 from __future__ import annotations
 

@@ -418,17 +418,7 @@ class SharedSteps:
     def steps_of(
         self, source: int, places: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the step and rank of each read of given rows of a source.
-
-        A row may be read once, several times or not at all.
-
-        Args:
-            source: Number of the source.
-            places: Number of rows that the source yields before each row in this epoch, shape (n,).
-
-        Returns:
-            Three arrays of shape (reads,): index into `places`, step and rank.
-        """
+        """Return the step and rank of each read of given rows of a source, as `EpochSteps.steps_of`."""
         return self._batches.steps_of(places if self._line is None else self._line.positions(source, places))
 
     def places_before(self, step: int) -> NDArray[np.int64]:

@@ -160,17 +160,7 @@ class SourceSteps:
     def steps_of(
         self, source: int, places: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the step and rank of each read of given rows of a source.
-
-        A row may be read once, several times or not at all.
-
-        Args:
-            source: Number of the source.
-            places: Number of rows that the source yields before each row in this epoch, shape (n,).
-
-        Returns:
-            Three arrays of shape (reads,): index into `places`, step and rank.
-        """
+        """Return the step and rank of each read of given rows of a source, as `EpochSteps.steps_of`."""
         which, numbers, ranks = self._batches[source].steps_of(places)
         return which, self._keys.steps_of(source, numbers), ranks
 
