@@ -84,7 +84,7 @@ test: $(ALL) ## test every guarantee, quickly, in at most four processes (T=test
 	@$(PYTEST) $(T)
 
 .PHONY: test-all
-test-all: $(ALL_TESTS) ## run all tests at full size: slow ones, all Hypothesis examples (T=tests/plan runs some)
+test-all: $(ALL_TESTS) ## run all tests at full size: slow ones, all Hypothesis examples (T=tests/plan runs some, TESTS_ORDER=7 shuffles files)
 	@PETASTORE_TESTS=all $(PYTEST) $(T)
 
 # A checkout of https://github.com/apache/parquet-testing; nothing of it is kept here.

@@ -1,11 +1,13 @@
 """Pytest plugin for test durations: start long files first, estimate the run time, print the slowest files.
 
 `tests/durations.json` has the seconds of each test file in `make test` and `make test-all`, on two idle CPUs. It is
-written by `WRITE_DURATIONS=1 make test` (and `make test-all`).
+written by `WRITE_DURATIONS=1 make test` (and `make test-all`). `TESTS_ORDER=7 make test` starts the files in a random
+order, which depends on the number.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections import defaultdict
@@ -18,7 +20,7 @@ from _pytest.terminal import TerminalReporter
 
 from tests.tier import IS_FULL
 
-__all__ = ["Durations", "area_of", "pytest_configure", "sort_by_duration"]
+__all__ = ["Durations", "area_of", "pytest_configure", "sort_at_random", "sort_by_duration"]
 
 _FILE = Path(__file__).with_name("durations.json")
 _TIER = "test-all" if IS_FULL else "test"
@@ -29,6 +31,14 @@ _UNKNOWN_S = 5.0
 def sort_by_duration(items: list[pytest.Item], seconds: Mapping[str, float], root: Path) -> None:
     """Sort tests so that the longest files start first; tests of one file keep their order."""
     items.sort(key=lambda item: -seconds.get(_relative(item.path, root), _UNKNOWN_S))
+
+
+def sort_at_random(items: list[pytest.Item], seed: str, root: Path) -> None:
+    """Sort tests so that files start in a random order, which depends on the seed; tests of one file keep their order.
+
+    All workers must have the same order, also if they have different hash seeds.
+    """
+    items.sort(key=lambda item: hashlib.sha256(f"{seed} {_relative(item.path, root)}".encode()).digest())
 
 
 def area_of(file: str) -> str:
@@ -59,7 +69,11 @@ class Durations:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Start the longest files first, so that no CPU idles while another finishes the last file."""
-        sort_by_duration(items, self._recorded, self._root)
+        seed = os.environ.get("TESTS_ORDER")
+        if seed:
+            sort_at_random(items, seed, self._root)
+        else:
+            sort_by_duration(items, self._recorded, self._root)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Announce the run if it has no worker processes."""

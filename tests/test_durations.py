@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.durations import Durations, sort_by_duration
+from tests.durations import Durations, sort_at_random, sort_by_duration
 
 ROOT = Path("/clone")
 
@@ -41,6 +41,18 @@ def test_sort_by_duration_moves_whole_files_longest_first() -> None:
     items: Any = [Item(ROOT / name) for name in ("quick.py", "long.py", "new.py", "long.py", "quick.py")]
     sort_by_duration(items, {"quick.py": 1.0, "long.py": 90.0}, ROOT)
     assert [item.path.name for item in items] == ["long.py", "long.py", "new.py", "quick.py", "quick.py"]
+
+
+def test_sort_at_random_keeps_the_tests_of_a_file_together() -> None:
+    def order(seed: str) -> list[str]:
+        items: Any = [Item(ROOT / name) for name in "abcdeabcde"]
+        sort_at_random(items, seed, ROOT)
+        return [item.path.name for item in items]
+
+    assert sorted(order("1")) == sorted("abcdeabcde")
+    assert order("1")[::2] == order("1")[1::2]
+    assert order("1") == order("1")
+    assert len({tuple(order(str(seed))) for seed in range(20)}) > 10
 
 
 def test_durations_summary_adds_up_seconds_by_file_and_package() -> None:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from threading import Thread
-from typing import Any, Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from petastore.errors import StorageTimeoutError
 
@@ -27,7 +27,7 @@ __all__ = [
     "at_work",
     "during",
     "overdue",
-    "reading_local",
+    "reads_local_file",
     "request_by_thread",
     "requests_of",
     "running_since",
@@ -56,7 +56,16 @@ Segments: TypeAlias = "collections.deque[Segment]"
 _SHORTEST_S = 5e-6
 """Minimum seconds of a logged time interval; shorter intervals are omitted."""
 
-_current = threading.local()  # `work`: the innermost `at_work` of each thread; None or absent outside a task
+
+class _Current(threading.local):
+    work: at_work | None = None
+    """Innermost `at_work` of the calling thread; None outside a task."""
+
+
+_current = _Current()
+
+_THREAD = getattr(resource, "RUSAGE_THREAD", None)
+"""Which counters `getrusage` returns: those of the calling thread; None if the operating system has none."""
 
 
 class at_work:  # noqa: N801 - used in `with` statements
@@ -75,23 +84,30 @@ class at_work:  # noqa: N801 - used in `with` statements
         [('storage', (7,))]
     """
 
-    __slots__ = ("_log", "_outer", "_owner", "_since", "_thread", "stage")
+    __slots__ = ("_log", "_outer", "_owner", "_since", "_thread", "stage", "usage")
 
     def __init__(self, log: Segments | None, stage: Stage, owner: Owner) -> None:
         self._log, self.stage, self._owner = log, stage, owner
+        self.usage: resource.struct_rusage | None = None
 
     def __enter__(self) -> None:
-        outer: at_work | None = getattr(_current, "work", None)
+        outer: at_work | None = _current.work
         self._outer, self._thread, self._since = outer, threading.get_ident(), time.perf_counter()
         if outer is not None:
             outer.switch(outer.stage, at=self._since)
         _current.work = self
 
     def __exit__(self, *_: object) -> None:
-        self.switch(self.stage)
+        if self.usage is not None and _THREAD is not None:
+            before, after = self.usage, resource.getrusage(_THREAD)
+            if after.ru_inblock > before.ru_inblock:
+                self._spent(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        now, log = time.perf_counter(), self._log
+        if log is not None and now - self._since > _SHORTEST_S:  # as in `log`, without a call
+            log.append((self._since, now, self.stage, self._owner, self._thread))
         outer = _current.work = self._outer
         if outer is not None:
-            outer._since = self._since  # noqa: SLF001 - an object of the same class
+            outer._since = now  # noqa: SLF001 - an object of the same class
 
     def switch(self, stage: Stage, at: float | None = None) -> None:
         """Log the current stage and begin another stage, now or at an earlier time."""
@@ -99,7 +115,7 @@ class at_work:  # noqa: N801 - used in `with` statements
         self.log(self.stage, self._since, now)
         self._since, self.stage = now, stage
 
-    def spent(self, busy_s: float) -> None:
+    def _spent(self, busy_s: float) -> None:
         """Log the time in the current stage so far: `busy_s` seconds as this stage, and the rest as `"storage"`."""
         stage, now = self.stage, time.perf_counter()
         self.switch("storage", at=min(self._since + busy_s, now))
@@ -127,7 +143,7 @@ class during:  # noqa: N801 - used in `with` statements
         self._stage = stage
 
     def __enter__(self) -> None:
-        work = self._work = getattr(_current, "work", None)
+        work = self._work = _current.work
         if work is not None:
             self._before = work.stage
             work.switch(self._stage)
@@ -137,31 +153,17 @@ class during:  # noqa: N801 - used in `with` statements
             self._work.switch(self._before)
 
 
-class reading_local:  # noqa: N801 - used in `with` statements
-    """Context manager for a read from a local disk: log time without CPU use as `"storage"` if the disk was read.
+def reads_local_file() -> None:
+    """Note that the thread's task reads a local file. Does nothing outside a task.
 
-    Arrow reads and decodes pages in one call, so the two stages are separated by CPU time. If the page cache had all
-    blocks, the thread did not wait for the disk, and all time stays in the thread's current stage. The same applies if
-    the operating system does not count the blocks that a thread reads.
+    Arrow reads and decodes pages in one call, so the two stages are separated by CPU time. If the thread reads the disk
+    between this call and the end of the task, the time without CPU use counts as `"storage"`. If the page cache has all
+    blocks, the thread does not wait for the disk, and all time stays in the task's stage. The same applies if the
+    operating system does not count the blocks that a thread reads.
     """
-
-    __slots__ = ("_before", "_work")
-
-    def __enter__(self) -> None:
-        self._work = getattr(_current, "work", None)
-        self._before = None if self._work is None else _usage()
-
-    def __exit__(self, *_: object) -> None:
-        work, before = self._work, self._before
-        if work is None or before is None:
-            return
-        after = _usage()
-        if after is not None and after.ru_inblock > before.ru_inblock:
-            work.spent(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-
-
-def _usage() -> Any:
-    return resource.getrusage(resource.RUSAGE_THREAD) if hasattr(resource, "RUSAGE_THREAD") else None
+    work = _current.work
+    if work is not None and work.usage is None and _THREAD is not None:
+        work.usage = resource.getrusage(_THREAD)
 
 
 def running_since(stage: Stage) -> Callable[[object], None]:
@@ -170,7 +172,7 @@ def running_since(stage: Stage) -> Callable[[object], None]:
     The time counts for the current task of the calling thread, as work that another process does. Without a task,
     nothing is logged. The callback ignores its argument, so it can be passed to `Future.add_done_callback`.
     """
-    work: at_work | None = getattr(_current, "work", None)
+    work = _current.work
     began = time.perf_counter()
 
     def ended(_: object) -> None:
@@ -182,10 +184,10 @@ def running_since(stage: Stage) -> Callable[[object], None]:
 
 def adopted(call: Callable[[], None]) -> Callable[[], None]:
     """Wrap a function that another thread will call, so that its time counts for the task of the current thread."""
-    work = getattr(_current, "work", None)
+    work = _current.work
 
     def adopting() -> None:
-        own, _current.work = getattr(_current, "work", None), work
+        own, _current.work = _current.work, work
         try:
             call()
         finally:

@@ -11,6 +11,7 @@ share of the time.
 
 from __future__ import annotations
 
+import array
 import collections
 import functools
 import time
@@ -92,13 +93,13 @@ def attributed(
 _COLUMNS = {stage: column for column, stage in enumerate(STAGES)}
 
 
-_COST_SHARE = 0.005
+_COST_SHARE = 0.002
 """Maximum share of the time that attributing waits takes."""
 
-_COST_S, _COST_OF_SEGMENT_S = 50e-6, 1.2e-6
+_COST_S, _COST_OF_SEGMENT_S = 150e-6, 2e-6
 """Estimated seconds to divide a wait among stages: per wait, and in addition per logged time interval."""
 
-_FIRST_CREDIT_S, _MOST_CREDIT_S = 2e-3, 50e-3
+_FIRST_CREDIT_S, _MOST_CREDIT_S = 0.3e-3, 50e-3
 """Time credit in seconds for dividing waits among stages: at the start of an iteration, and the maximum.
 
 The credit grows by `_COST_SHARE` of the elapsed time. A wait is divided only if the credit covers the estimated cost
@@ -145,13 +146,14 @@ class WaitMeter:
         self._begun = self._last = self._startup_s = 0.0
         self._waits: dict[Stage, float] = {}  # seconds of waits for batches that were attributed to each stage
         self._waited_s = self._attributed_s = 0.0  # seconds of all waits for batches, and of the attributed waits
-        self._first_waits: dict[Stage, float] = {}
+        self._first_wait: tuple[Sequence[Segment], float, float, int, Container[int]] | None = None
         self._pending: dict[Stage, float] = {}
         self._own: dict[Stage, float] = {}  # seconds of stages in the consumer's thread
         self._credit_s = _FIRST_CREDIT_S
         self._ready = self._spans = 0
         files = 0 if row_groups is None else len(row_groups.files)
-        self._file_seconds, self._file_loads = np.zeros(files), np.zeros(files, np.int64)
+        # Single items of an `array` are added to faster than those of a NumPy array.
+        self._file_seconds, self._file_loads = array.array("d", bytes(8 * files)), array.array("q", bytes(8 * files))
 
     @property
     def is_unused(self) -> bool:
@@ -167,7 +169,9 @@ class WaitMeter:
         self.row_groups_loaded += len(groups)
         self.rows_loaded += rows
         if self._row_groups is not None:
-            np.add.at(self._file_loads, self._row_groups.file[list(groups)], 1)
+            file, loads = self._row_groups.file, self._file_loads
+            for group in groups:
+                loads[file[group]] += 1
 
     def note_wait(
         self, began: float, ended: float, number: int, groups: Container[int], *, rows: int, ready: int
@@ -186,12 +190,14 @@ class WaitMeter:
         self._note_files(segments)
         wait = ended - began
         self.waited_s += wait
-        waits = self._attributed(segments, began, ended, number, groups) if wait > _SHORTEST_S else None
         if self._spans == 0 and not self._counts_start:
             self._startup_s, self._begun = wait, ended
-            self._first_waits = waits or {}
+            self._first_wait = segments, began, ended, number, groups  # divided if no second wait follows
             self._pending.clear()
         else:
+            if rows:
+                self._first_wait = None
+            waits = self._attributed(segments, began, ended, number, groups) if wait > _SHORTEST_S else None
             if self._spans == 0:
                 self._begun = began
             pending, self._pending = self._pending, {}
@@ -225,12 +231,14 @@ class WaitMeter:
         Args:
             segments: Logged time intervals of all threads; intervals of assembly are ignored.
         """
-        of_loads = [(each[3], each[1] - each[0]) for each in segments if not isinstance(each[3], int)]
-        if self._row_groups is None or not of_loads:
+        if self._row_groups is None:
             return
-        groups = [group for owner, _ in of_loads for group in owner]
-        seconds = [took / len(owner) for owner, took in of_loads for _ in owner]
-        np.add.at(self._file_seconds, self._row_groups.file[groups], seconds)
+        file, seconds = self._row_groups.file, self._file_seconds
+        for began, ended, _, owner, _ in segments:
+            if not isinstance(owner, int):
+                share = (ended - began) / len(owner)
+                for group in owner:
+                    seconds[file[group]] += share
 
     def file_of(self, group: int) -> str | None:
         """Return the path of a row group's file; None if row groups are unknown."""
@@ -246,7 +254,8 @@ class WaitMeter:
         _add(waits, own)
         elapsed, waited, startup = self._last - self._begun, self._waited_s + sum(own.values()), self._startup_s
         if is_first_only:
-            _add(waits, self._first_waits)
+            first = self._first_wait
+            _add(waits, {} if first is None else attributed(*first))
             elapsed, waited, startup = elapsed + startup, waited + startup, 0.0
         name, slowest_s, median_s = self._slowest()
         spans = self._spans
@@ -275,10 +284,11 @@ class WaitMeter:
 
         If row groups of fewer than two files were loaded, the file is None.
         """
-        (files,) = np.nonzero(self._file_seconds * self._file_loads)
+        seconds, loads = np.array(self._file_seconds), np.array(self._file_loads)
+        (files,) = np.nonzero(seconds * loads)
         if self._row_groups is None or len(files) < 2:
             return None, 0.0, 0.0
-        means = self._file_seconds[files] / self._file_loads[files]
+        means = seconds[files] / loads[files]
         slowest = int(np.argmax(means))
         return self._row_groups.files[files[slowest]].path, float(means[slowest]), float(np.median(means))
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from petastore.monitoring import activity
-from petastore.monitoring.activity import Segments, adopted, at_work, during, reading_local, running_since
+from petastore.monitoring.activity import Segments, adopted, at_work, during, reads_local_file, running_since
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def test_stages_of_nested_tasks_do_not_overlap() -> None:
 
 def test_stage_outside_of_a_logged_task_is_not_logged() -> None:
     log: Segments = collections.deque()
-    with during("storage"), reading_local():
-        pass
+    with during("storage"):
+        reads_local_file()
     with at_work(None, "decoding", 1), during("storage"):
         pass
     assert not log
@@ -97,7 +97,8 @@ def test_local_read_wait_counts_as_storage_only_if_disk_blocks_were_read(
     monkeypatch.setattr(activity, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     monkeypatch.setattr(resource, "getrusage", lambda _: usage[0])
     log: Segments = collections.deque()
-    with at_work(log, "decoding", (1,)), reading_local():
+    with at_work(log, "decoding", (1,)):
+        reads_local_file()
         now[0] = 11.0
         usage[0] = SimpleNamespace(ru_inblock=blocks, ru_utime=1.2, ru_stime=0.1)
     seconds = {"storage": 0.0, "decoding": 0.0}

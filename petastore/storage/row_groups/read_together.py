@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from petastore.inventory import DataFile
-from petastore.monitoring.activity import Request, reading_local
+from petastore.monitoring.activity import Request, reads_local_file
 from petastore.storage.files.location import Location
 from petastore.storage.footers.footer import Footer
 from petastore.storage.footers.footer_cache import FooterCache
@@ -78,7 +78,8 @@ def _run(
     location: Location, file: DataFile, ordinals: Sequence[int], part: Part, footers: FooterCache, files: OpenFiles
 ) -> pa.Table | None:
     footer = files.footer_of(location, file) or footers.get(location, file, local_tail=files.tail)
-    with Request(location.url, f"read {file.path}", location.timeout_s), reading_local():
+    with Request(location.url, f"read {file.path}", location.timeout_s):
+        reads_local_file()
         return read_run(location, footer, ordinals, part, files)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from petastore.arrow import only_chunk
 from petastore.errors import DatasetChangedError, DecodeError, StorageError
 from petastore.inventory import DataFile
-from petastore.monitoring.activity import Request, reading_local
+from petastore.monitoring.activity import Request, reads_local_file
 from petastore.storage.files.location import Location
 from petastore.storage.footers.footer import Footer
 from petastore.storage.footers.footer_cache import FooterCache
@@ -163,7 +163,8 @@ def _in_time(location: Location, file: DataFile, tables: Iterator[pa.Table]) -> 
     what = f"read {file.path}"
     if not location.is_local:
         return in_time(lambda: next(tables, None), url=location.url, what=what, limit_s=location.timeout_s)
-    with Request(location.url, what, location.timeout_s), reading_local():
+    with Request(location.url, what, location.timeout_s):
+        reads_local_file()
         return next(tables, None)
 
 
