@@ -29,7 +29,7 @@ _SLOW_FILE = 3.0
 """Minimum ratio of the slowest file's load time to the median of all files for which the slowest file is named."""
 
 _REREAD = 1.5
-"""Minimum ratio of loaded to delivered rows for which the diagnosis reports that too many rows are loaded."""
+"""Minimum ratio of rows of released row groups to delivered rows for which the diagnosis reports that too many rows are loaded."""
 
 _SLOW_RANK = 0.05
 """Minimum difference between the wait share of a slow rank and the median of all ranks."""
@@ -81,8 +81,8 @@ class Counters:
     row_groups_loaded: int = 0
     """Number of row groups that were loaded or are being loaded; each load of the same row group counts."""
 
-    rows_loaded: int = 0
-    """Number of rows of the row groups in `row_groups_loaded`."""
+    rows_released: int = 0
+    """Number of rows of the loaded row groups from which training has received all rows of this reader."""
 
     slowest_file: str | None = None
     """File whose row groups took longest to load on average, of at least two files."""
@@ -238,7 +238,8 @@ def _remedies_of_buffers(bottleneck: Bottleneck, counters: Counters) -> list[str
             "batches in preparation"
         )
     if bottleneck in ("storage", "decoding") and counters.rows:
-        loaded = counters.rows_loaded / counters.rows
+        # Not all loaded rows: at first, most of them wait in the shuffle buffer.
+        loaded = counters.rows_released / counters.rows
         if loaded >= _REREAD:
             selected = counters.rows_selected / max(counters.rows_of_dataset, 1)
             if selected and loaded * selected >= _REREAD:

@@ -47,6 +47,10 @@ class RowGroups(Protocol):
     def file(self) -> Any:
         """Index of each row group's file, shape (row groups,)."""
 
+    @property
+    def rows(self) -> Any:
+        """Number of rows of each row group, shape (row groups,)."""
+
 
 def attributed(
     segments: Sequence[Segment], began: float, ended: float, number: int, groups: Container[int]
@@ -133,9 +137,9 @@ class WaitMeter:
         """Seconds that the consumer has waited for spans (groups of consecutive batches), including the first one."""
         self.clock = clock
         """Function that returns seconds."""
-        self.row_groups_loaded = self.rows_loaded = self.spans_ahead = 0
-        """Number of row groups whose load was submitted, number of their rows, and maximum number of spans (groups of
-        consecutive batches) in preparation."""
+        self.row_groups_loaded = self.spans_ahead = 0
+        """Number of row groups whose load was submitted, and maximum number of spans (groups of consecutive batches) in
+        preparation."""
         self.listeners: list[Listener] = [] if listeners is None else listeners
         """Functions called after each wait; all iterations over a reader share this list."""
         self.rows = 0
@@ -150,7 +154,7 @@ class WaitMeter:
         self._pending: dict[Stage, float] = {}
         self._own: dict[Stage, float] = {}  # seconds of stages in the consumer's thread
         self._credit_s = _FIRST_CREDIT_S
-        self._ready = self._spans = 0
+        self._ready = self._spans = self._rows_released = 0
         files = 0 if row_groups is None else len(row_groups.files)
         # Single items of an `array` are added to faster than those of a NumPy array.
         self._file_seconds, self._file_loads = array.array("d", bytes(8 * files)), array.array("q", bytes(8 * files))
@@ -164,17 +168,24 @@ class WaitMeter:
         """Add time that the consumer's thread spent in a stage; counted at the next wait for batches."""
         self._pending[stage] = self._pending.get(stage, 0.0) + seconds
 
-    def note_loads(self, groups: Sequence[int], rows: int) -> None:
-        """Count row groups whose load is submitted, and their rows. One thread at a time may call it."""
+    def note_loads(self, groups: Sequence[int]) -> None:
+        """Count row groups whose load is submitted. One thread at a time may call it."""
         self.row_groups_loaded += len(groups)
-        self.rows_loaded += rows
         if self._row_groups is not None:
             file, loads = self._row_groups.file, self._file_loads
             for group in groups:
                 loads[file[group]] += 1
 
     def note_wait(
-        self, began: float, ended: float, number: int, groups: Container[int], *, rows: int, ready: int
+        self,
+        began: float,
+        ended: float,
+        number: int,
+        groups: Container[int],
+        *,
+        rows: int,
+        ready: int,
+        released: Sequence[int] = (),
     ) -> None:
         """Count the wait for a span (consecutive batches), or for the end of the iteration.
 
@@ -185,6 +196,7 @@ class WaitMeter:
             groups: Row groups that the span needs.
             rows: Number of rows of the span; 0 at the end of the iteration.
             ready: Number of spans that were ready when the span was requested.
+            released: Row groups that no later span needs until they are loaded again.
         """
         segments = [self.log.popleft() for _ in range(len(self.log))]
         self._note_files(segments)
@@ -210,6 +222,8 @@ class WaitMeter:
             self._spans += 1
             self.rows += rows
             self._ready += ready
+        if released and self._row_groups is not None:
+            self._rows_released += int(self._row_groups.rows[list(released)].sum())
         for listener in self.listeners:
             listener(self, segments, began, ended)
 
@@ -273,7 +287,7 @@ class WaitMeter:
             ready_spans_mean=self._ready / spans if spans else 0.0,
             spans_ahead=self.spans_ahead,
             row_groups_loaded=self.row_groups_loaded,
-            rows_loaded=self.rows_loaded,
+            rows_released=self._rows_released,
             slowest_file=name,
             slowest_file_seconds=slowest_s,
             median_file_seconds=median_s,

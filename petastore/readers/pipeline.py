@@ -135,7 +135,8 @@ class Pipeline(Iterator[AssembledSpan]):
         try:
             assembled = job.result()
             rows = int(assembled.span.offsets[-1])
-            meter.note_wait(began, ended, job.number, job.groups, rows=rows, ready=ready)
+            released = () if job.has_more else job.released
+            meter.note_wait(began, ended, job.number, job.groups, rows=rows, ready=ready, released=released)
         except BaseException:
             self.close()
             raise
@@ -290,7 +291,7 @@ class _SpanJob:
         number: int,
         log: Segments,
     ) -> None:
-        self.number, self.groups = number, frozenset(tables)
+        self.number, self.groups, self.released = number, frozenset(tables), span.release
         self._log = log
         self._span = span
         self._tables = tables
@@ -363,7 +364,7 @@ class _FailedJob(_SpanJob):
     """Placeholder for a span (consecutive batches) that could not be planned or started: `result` raises the error."""
 
     def __init__(self, problem: BaseException) -> None:
-        self.number, self.groups, self._parts = -1, frozenset(), collections.deque()
+        self.number, self.groups, self.released, self._parts = -1, frozenset(), (), collections.deque()
         self._made = Future()
         self._made.set_exception(problem)
 

@@ -64,9 +64,9 @@ def test_diagnosis_before_first_batch_reports_that_nothing_was_measured() -> Non
         ({"wait_transform_seconds": 5}, "takes='columns'"),
         ({"wait_assembly_seconds": 5, "pool": "dummy"}, 'reader_pool_type="thread"'),
         ({"wait_storage_seconds": 5, "memory_budget": 1, "workers": 2, "spans_ahead": 1}, "memory_budget"),
-        ({"wait_storage_seconds": 5, "rows": 10, "rows_loaded": 30, "rows_selected": 10, "rows_of_dataset": 10},
+        ({"wait_storage_seconds": 5, "rows": 10, "rows_released": 30, "rows_selected": 10, "rows_of_dataset": 10},
          "shuffle_buffer_bytes, since each row is loaded 3.0 times"),
-        ({"wait_decoding_seconds": 5, "rows": 10, "rows_loaded": 300, "rows_selected": 10, "rows_of_dataset": 300},
+        ({"wait_decoding_seconds": 5, "rows": 10, "rows_released": 300, "rows_selected": 10, "rows_of_dataset": 300},
          "sorted by the filter's column"),
     ],
 )  # fmt: skip

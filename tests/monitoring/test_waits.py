@@ -18,6 +18,7 @@ class Groups:
 
     files = (_File("a.parquet"), _File("b.parquet"), _File("c.parquet"))
     file = np.array([0, 0, 1, 2])
+    rows = np.array([10, 20, 30, 40])
 
 
 class Clock:
@@ -80,13 +81,13 @@ def test_wait_meter_counts_startup_as_waiting_if_there_is_only_one_span() -> Non
 
 def test_wait_meter_names_the_slowest_file() -> None:
     clock = Clock()
-    for group, rows in ((0, 10), (1, 20), (2, 30), (3, 40)):
-        clock.meter.note_loads([group], rows)
+    for group in range(4):
+        clock.meter.note_loads([group])
     loads: list[Segment] = [(0, 2, "storage", (0, 1), 1), (0, 9, "decoding", (2,), 2), (0, 2, "decoding", (3,), 2)]
     clock.span(0, 9, 0, *loads, groups=(0,))
     found = clock.meter.counters()
     assert (found.slowest_file, found.slowest_file_seconds, found.median_file_seconds) == ("b.parquet", 9.0, 2.0)
-    assert (found.row_groups_loaded, found.rows_loaded) == (4, 100)
+    assert found.row_groups_loaded == 4
     assert clock.meter.file_of(3) == "c.parquet"
     assert WaitMeter().file_of(3) is None
 

@@ -202,3 +202,25 @@ def test_slow_rank_of_four_is_found(url: str) -> None:
     compared = compare_ranks(list(found.values()))
     assert compared.slow_rank == 2, compared
     assert compared.diagnoses[2].bottleneck == "storage"
+
+
+def test_diagnosis_does_not_count_rows_in_the_shuffle_buffer_as_loaded_again(url: str) -> None:
+    with petastore.make_reader(url, workers_count=1, shuffle_rows=True, seed=1, num_epochs=2) as reader:
+        batches = iter(DataLoader(reader, batch_size=20))
+        for step in range(2 * ROWS // 20):
+            next(batches)
+            if step % 8 == 1:
+                assert "is loaded" not in str(reader.diagnosis())
+
+
+def test_diagnosis_counts_rows_that_are_loaded_again(url: str) -> None:
+    options: dict[str, Any] = {"shuffle_rows": True, "shuffle_buffer_bytes": 1, "cur_shard": 0, "shard_count": 4}
+    SleepyCodec.sleep_s = 0.002
+    try:
+        with petastore.make_reader(url, workers_count=1, seed=1, num_epochs=2, **options) as reader:
+            for _ in DataLoader(reader, batch_size=2):
+                pass
+            said = str(reader.diagnosis())
+    finally:
+        SleepyCodec.sleep_s = 0.0
+    assert "raise shuffle_buffer_bytes, since each row is loaded" in said

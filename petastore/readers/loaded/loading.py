@@ -142,7 +142,7 @@ class Loads:
         loaded: dict[int, Future[LoadedRowGroup]] = {}
         times = [0.0] * len(span.fetch) if self._cache_order is None else self._cache_order.plan(span)
         if span.fetch:
-            self._meter.note_loads(span.fetch, int(self._inventory.rows[list(span.fetch)].sum()))
+            self._meter.note_loads(span.fetch)
         asked = sorted(zip(times, span.fetch, span.read_orders, strict=True), key=lambda one: one[0])
         for run in runs([group for _, group, _ in asked], self._sizes, self._pool.workers):
             if run.stop - run.start == 1:
