@@ -29,7 +29,7 @@ _SLOW_FILE = 3.0
 """Minimum ratio of the slowest file's load time to the median of all files for which the slowest file is named."""
 
 _REREAD = 1.5
-"""Minimum ratio of rows of released row groups to delivered rows for which the diagnosis reports that too many rows are loaded."""
+"""Minimum ratio of loaded to delivered rows for which the diagnosis reports that too many rows are loaded."""
 
 _SLOW_RANK = 0.05
 """Minimum difference between the wait share of a slow rank and the median of all ranks."""
