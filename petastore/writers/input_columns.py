@@ -79,6 +79,9 @@ class InputColumns:
 
     fields: Callable[[], Iterator[UnischemaField]] = dataclasses.field(repr=False)
     """Function that infers the fields one by one, and raises `SchemaError` if a type is unknown."""
+    num_rows: int | None
+    """Number of rows; None for a stream, which is not counted, because that may run a query twice."""
+
 
     chunks: Callable[[int], Iterator[Mapping[str, Column]]] = dataclasses.field(repr=False)
     """Function that yields the rows, in order, in chunks of at most the given number of rows.
@@ -266,7 +269,7 @@ def _of_arrow(data: pa.Table | pa.RecordBatch | pa.RecordBatchReader) -> InputCo
                 part = batch.slice(first, rows)
                 yield dict(zip(part.schema.names, part.columns, strict=True))
 
-    return InputColumns(tuple(data.schema.names), fields, chunks)
+    return InputColumns(tuple(data.schema.names), None if is_stream else data.num_rows, fields, chunks)
 
 
 def _is_hugging_face(data: Any) -> bool:
@@ -295,7 +298,7 @@ def _of_hugging_face(data: Any) -> InputColumns:
         for part in data.with_format("arrow").iter(batch_size=max(1, min(rows, fitting))):
             yield dict(zip(part.column_names, part.columns, strict=True))
 
-    return InputColumns(tuple(table.column_names), fields, chunks)
+    return InputColumns(tuple(table.column_names), len(data), fields, chunks)
 
 
 def _field_of_arrow(name: str, column: pa.Array | pa.ChunkedArray) -> UnischemaField:
@@ -357,7 +360,7 @@ def _of_dict(data: Mapping[Any, Any]) -> InputColumns:
         for first in range(0, rows, step):
             yield {name: column[first : first + step] for name, column in columns.items()}
 
-    return InputColumns(tuple(columns), lambda: itertools.starmap(_field_of, columns.items()), chunks)
+    return InputColumns(tuple(columns), rows, lambda: itertools.starmap(_field_of, columns.items()), chunks)
 
 
 def _column(name: str, values: Any) -> Column:

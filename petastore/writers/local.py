@@ -137,7 +137,8 @@ def write_dataset(
         rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=rows_per_file
     )
     given: Any = rows
-    with _encoders(workers_count) as pool, progress_shown(progress, "writing", "rows", _num_rows(rows)) as show:
+    total = columns.num_rows if columns is not None else len(given) if isinstance(given, Sized) else None
+    with _encoders(workers_count) as pool, progress_shown(progress, "writing", "rows", total) as show:
         cells = encode_chunks(given, schema, pool) if columns is None else encode_columns(columns, schema, pool)
         inventory = write_cells(
             location, schema, cells, layout, mode=mode, compression=compression, writer=_writer(), progress=show
@@ -151,13 +152,6 @@ def write_dataset(
             filesystem=filesystem,
         )
     return inventory
-
-
-def _num_rows(data: Any) -> int | None:
-    """Return the number of rows; None for a stream, whose length is unknown."""
-    if isinstance(data, Mapping):
-        data = next(iter(data.values()), ())
-    return len(data) if isinstance(data, Sized) else None
 
 
 @contextlib.contextmanager

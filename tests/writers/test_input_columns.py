@@ -149,6 +149,16 @@ def test_object_with_an_arrow_stream_is_written(tmp_path: Path) -> None:
         assert reader.schema["word"].nullable  # the stream declares it, and its rows are not inspected
 
 
+def test_duckdb_relation_is_written_without_counting_its_rows(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    shown: list[int] = []
+    with duckdb.connect() as connection:
+        relation = connection.sql("select i as x from range(3) t(i)")
+        petastore.write_dataset(tmp_path / "x", relation, progress=shown.append)
+    assert rows_of(tmp_path / "x") == [0, 1, 2]
+    assert shown == [3]
+
+
 def test_explicit_schema_encodes_columns(tmp_path: Path) -> None:
     schema = Unischema(
         "images",
