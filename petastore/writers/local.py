@@ -234,6 +234,11 @@ def _schema_and_columns(schema: Any, rows: Any) -> tuple[Unischema, InputColumns
     columns = columns_of(rows)
     if schema is None and columns is not None:
         schema = Unischema("inferred", columns.fields())
+    if schema is None:
+        raise InvalidArgumentError(
+            f"data must be {KINDS}, got {type(rows).__name__}. To write rows, pass their schema first: "
+            "write_dataset(url, schema, rows)"
+        )
     if not isinstance(schema, Unischema) or not len(schema):
         raise InvalidArgumentError(
             f"schema must be a Unischema with at least one field, got {schema!r}. Without a schema, pass {KINDS}; "

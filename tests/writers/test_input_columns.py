@@ -384,7 +384,8 @@ def test_infer_schema_raises_for_unsupported_data(tmp_path: Path) -> None:
     for rows in refused:
         with pytest.raises(
             InvalidArgumentError,
-            match=r"schema must be a Unischema with at least one field, got None\. Without a schema, pass an Arrow",
+            match=rf"data must be an Arrow table, .* of columns, got {type(rows).__name__}\. To write rows, pass their "
+            r"schema first: write_dataset\(url, schema, rows\)",
         ):
             petastore.write_dataset(tmp_path / "x", rows)
     assert not (tmp_path / "x").exists()
