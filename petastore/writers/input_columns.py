@@ -140,8 +140,9 @@ def infer_schema(data: Tabular, *, name: str = "inferred") -> Unischema:
 
     Print the result and adapt it where needed: give image columns an image codec, and make columns nullable if they may
     have missing values later. Arrays of two or more dimensions get `NdarrayCodec`; lists and one-dimensional arrays
-    become Parquet lists. A field is nullable if a value is missing, or, for a stream, if the stream's schema declares
-    it. NaN is not a missing value.
+    become Parquet lists. Lists with missing values, nested lists of text, bytes or decimals, and lists of decimals
+    outside `decimal(38, 18)` get `ArrowCodec`. A field is nullable if a value is missing, or, for a stream, if the
+    stream's schema declares it. NaN is not a missing value.
 
     Args:
         data: Columns of data, as in `write_dataset`. For a stream, which can be read only once, pass
@@ -333,9 +334,23 @@ def _field_of_type(declared: pa.Field) -> UnischemaField:
         field = UnischemaField(field.name, Decimal if kind.precision <= 38 else object, (), codec, field.nullable)
     return dataclasses.replace(field, codec=NdarrayCodec()) if len(field.shape) > 1 else field
 
+    if field.shape and not _holds_items(field, declared.type):
+        return UnischemaField(field.name, object, (), ArrowCodec(declared.type), field.nullable)
 
 def _is_only_castable(kind: pa.DataType) -> bool:
     """Return whether a decimal type must be stored as `decimal(38, 18)`.
+def _holds_items(field: UnischemaField, kind: pa.DataType) -> bool:
+    """Return whether an array field holds all values of a list type.
+
+    Decimals in lists are stored as `decimal(38, 18)`. Nested lists are stored by `NdarrayCodec`, which Arrow's text,
+    bytes and decimals do not fit.
+    """
+    while hasattr(kind, "value_type"):
+        kind = kind.value_type
+    is_within = not pa.types.is_decimal(kind) or _is_within(kind)
+    return is_within and not (len(field.shape) > 1 and field.dtype.hasobject)
+
+
 
     The values of such a type fit into `decimal(38, 18)`. Parquet or Spark does not support the type itself, because its
     scale is negative or exceeds the precision.

@@ -259,6 +259,29 @@ def test_decimals_keep_the_precision_and_scale_that_arrow_declares(tmp_path: Pat
         assert [str(value) for value in rows_of(tmp_path / name)] == ["1.10", "None", "-22.25"], name
 
 
+NESTED_TEXT = [[["a", "b"], ["c", "d"]], None]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pytest.param(pa.array(NESTED_TEXT), id="text"),
+        pytest.param(pa.array([[["a"]]], pa.list_(pa.list_(pa.string(), 1), 1)), id="fixed size"),
+        pytest.param(pa.array([[[b"a"]], None]), id="bytes"),
+        pytest.param(pa.array([[[Decimal("1.5")]]]), id="decimals"),
+        pytest.param(pa.array([[Decimal("1" * 30)]], pa.list_(pa.decimal128(38, 0))), id="precision"),
+        pytest.param(pa.array([[Decimal("0.1")]], pa.list_(pa.decimal128(38, 38))), id="scale"),
+        pytest.param(pa.array([[Decimal("1" * 50)]], pa.list_(pa.decimal256(60, 0))), id="decimal256"),
+        pytest.param(pa.array([[Decimal("0." + "1" * 20)]]), id="Python decimals"),
+    ],
+)
+def test_lists_that_arrays_cannot_hold_are_read_back_as_lists(tmp_path: Path, column: pa.Array) -> None:
+    table = pa.table({"x": column})
+    for name, data in {"table": table, "reader": table.to_reader(), "dict": table.to_pydict()}.items():
+        petastore.write_dataset(tmp_path / name, data)
+        assert rows_of(tmp_path / name) == column.to_pylist(), name
+
+
 def test_python_decimals_get_a_wide_precision_for_appends(tmp_path: Path) -> None:
     for first, later in (("1.5", "123456789.123"), ("0.25", "-10")):
         url = tmp_path / first
