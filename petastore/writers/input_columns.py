@@ -27,9 +27,11 @@ from petastore.codecs.images.image import image_field, is_image_struct
 from petastore.errors import EncodeError, InvalidArgumentError, SchemaError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import field_from_arrow, storage_schema
+from petastore.schema.values import each_value
 from petastore.storage.row_groups.asked_columns import is_pickable, pickable
 from petastore.work import Pool
 from petastore.writers.encode import CHUNK_BYTES, CHUNK_ROWS, encode_column, encoded_ahead
+from petastore.writers.python_values import arrow_values, conversion_problem
 
 __all__ = ["KINDS", "InputColumns", "Tabular", "columns_of", "encode_chunk", "encode_columns", "infer_schema"]
 
@@ -77,11 +79,11 @@ class InputColumns:
     names: tuple[str, ...]
     """Names of the columns."""
 
-    fields: Callable[[], Iterator[UnischemaField]] = dataclasses.field(repr=False)
-    """Function that infers the fields one by one, and raises `SchemaError` if a type is unknown."""
     num_rows: int | None
     """Number of rows; None for a stream, which is not counted, because that may run a query twice."""
 
+    fields: Callable[[], Iterator[UnischemaField]] = dataclasses.field(repr=False)
+    """Function that infers the fields one by one, and raises `SchemaError` if a type is unknown."""
 
     chunks: Callable[[int], Iterator[Mapping[str, Column]]] = dataclasses.field(repr=False)
     """Function that yields the rows, in order, in chunks of at most the given number of rows.
@@ -332,13 +334,11 @@ def _field_of_type(declared: pa.Field) -> UnischemaField:
     if field.numpy_dtype is Decimal and field.is_scalar and kind != _DECIMAL and not _is_only_castable(kind):
         codec = ScalarCodec(f"decimal({kind.precision},{kind.scale})") if kind.precision <= 38 else ArrowCodec(kind)
         field = UnischemaField(field.name, Decimal if kind.precision <= 38 else object, (), codec, field.nullable)
-    return dataclasses.replace(field, codec=NdarrayCodec()) if len(field.shape) > 1 else field
-
     if field.shape and not _holds_items(field, declared.type):
         return UnischemaField(field.name, object, (), ArrowCodec(declared.type), field.nullable)
+    return dataclasses.replace(field, codec=NdarrayCodec()) if len(field.shape) > 1 else field
 
-def _is_only_castable(kind: pa.DataType) -> bool:
-    """Return whether a decimal type must be stored as `decimal(38, 18)`.
+
 def _holds_items(field: UnischemaField, kind: pa.DataType) -> bool:
     """Return whether an array field holds all values of a list type.
 
@@ -351,6 +351,8 @@ def _holds_items(field: UnischemaField, kind: pa.DataType) -> bool:
     return is_within and not (len(field.shape) > 1 and field.dtype.hasobject)
 
 
+def _is_only_castable(kind: pa.DataType) -> bool:
+    """Return whether a decimal type must be stored as `decimal(38, 18)`.
 
     The values of such a type fit into `decimal(38, 18)`. Parquet or Spark does not support the type itself, because its
     scale is negative or exceeds the precision.
@@ -385,6 +387,8 @@ def _column(name: str, values: Any) -> Column:
     is_known = isinstance(values, np.ndarray) or _is_of("pandas", values) or hasattr(values, "__arrow_c_stream__")
     if hasattr(values, "__array__") and not is_known:
         values = _as_array(name, values)
+    if isinstance(values, np.ma.MaskedArray) and values.ndim > 1:
+        values = list(each_value(values))
     if isinstance(values, np.ndarray) and values.ndim > 1:
         return values
     if _is_hugging_face(values):
@@ -398,11 +402,9 @@ def _column(name: str, values: Any) -> Column:
         )
     if hasattr(values, "__arrow_c_stream__") and not _is_of("pandas", values):
         return pa.chunked_array(values)
-    try:
-        # In object columns, pandas uses NaN for missing values; in numeric columns, NaN is an ordinary value.
-        column = pa.array(values, from_pandas=getattr(values, "dtype", None) == np.dtype(object))
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return _of_values(list(values))
+    column = arrow_values(values)
+    if isinstance(column, list):
+        return column
     # Rows that are appended later may have more digits than these values.
     is_inferred = pa.types.is_decimal(column.type) and not hasattr(getattr(values, "dtype", None), "pyarrow_dtype")
     return column.cast(_DECIMAL) if is_inferred and _is_within(column.type) else column
@@ -423,27 +425,6 @@ def _as_array(name: str, values: Any) -> NDArray[Any]:
         ) from problem
 
 
-def _of_values(values: list[Any]) -> Column:
-    """Return an Arrow array of values whose type Arrow does not infer.
-
-    These are days, maps and large unsigned integers. Other values are returned as a list.
-    """
-    present = [value for value in values if value is not None]
-    kind: pa.DataType | None = None
-    try:
-        if all(isinstance(value, np.datetime64) for value in present):
-            return pa.array(np.array(["NaT" if value is None else value for value in values], np.array(present).dtype))
-        if all(isinstance(value, int) for value in present):
-            kind = pa.uint64()
-        elif all(isinstance(value, list) for value in present):
-            pairs = list(itertools.chain.from_iterable(present))
-            if pairs and all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
-                kind = pa.map_(*(pa.array(side).type for side in zip(*pairs, strict=True)))
-        return values if kind is None else pa.array(values, kind)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return values
-
-
 def _field_of(name: str, column: Column) -> UnischemaField:
     if isinstance(column, (pa.Array, pa.ChunkedArray)):
         return _field_of_arrow(name, column)
@@ -461,8 +442,8 @@ def _field_of_values(name: str, values: Sequence[Any]) -> UnischemaField:
     if len(kinds) != 1 or next(iter(kinds))[0].kind not in "biuf":
         kinds_of_python = ", ".join(sorted({type(value).__name__ for value in values[:_LOOKED_AT]}))
         raise SchemaError(
-            f"column {name!r} must have values of one type, got {kinds_of_python}. Convert them, or write rows with "
-            "your own schema"
+            f"column {name!r} must have values of one type that Arrow supports, got {kinds_of_python} "
+            f"({conversion_problem(values)}). Convert them, or write rows with your own schema"
         )
     ((dtype, _),) = kinds
     sizes = zip(*(value.shape for value in known), strict=True)
