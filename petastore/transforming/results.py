@@ -18,7 +18,14 @@ from petastore.schema.unischema import Unischema
 from petastore.schema.values import mask_of, masked_rows, numpy_time
 from petastore.transforming.random_generators import RowGenerators, generator_of
 
-__all__ = ["FunctionCall", "columns_of_arrays", "columns_of_frame", "columns_of_rows", "function_name"]
+__all__ = [
+    "FunctionCall",
+    "columns_of_arrays",
+    "columns_of_frame",
+    "columns_of_rows",
+    "function_name",
+    "numpy_dtype_of",
+]
 
 _SHOWN_COLUMNS = 4
 _SHOWN_LETTERS = 20
@@ -208,15 +215,27 @@ def columns_of_frame(call: FunctionCall, result: Any) -> dict[str, Decoded]:
     }
 
 
+def numpy_dtype_of(series: Any) -> np.dtype[Any] | None:
+    """Return the NumPy dtype of a pandas Series of numbers, booleans or times without zone; None for other types.
+
+    Series of pandas' nullable dtypes, such as `Int64`, have one, too.
+
+    Example:
+        >>> numpy_dtype_of(np.zeros(2)), numpy_dtype_of(np.array(["a"]))
+        (dtype('float64'), None)
+    """
+    dtype = getattr(series.dtype, "numpy_dtype", None) or series.dtype
+    return dtype if isinstance(dtype, np.dtype) and dtype.kind in "biufcmM" else None
+
+
 def _series_values(call: FunctionCall, series: Any, field: UnischemaField) -> Any:
     """Return a pandas Series as a masked array, or as an object array with None for missing values."""
     zone = getattr(series.dtype, "tz", None)
     if zone is not None:
         series = series.dt.tz_convert("UTC").dt.tz_localize(None)
     missing = series.isna().to_numpy()
-    numpy_dtype = getattr(series.dtype, "numpy_dtype", None) or series.dtype
-    is_plain = isinstance(numpy_dtype, np.dtype) and numpy_dtype.kind in "biufcmM"
-    if not is_plain:
+    numpy_dtype = numpy_dtype_of(series)
+    if numpy_dtype is None:
         values = np.empty(len(series), dtype=object)
         values[:] = [None if gone else value for gone, value in zip(missing.tolist(), series, strict=True)]
         return values
@@ -278,7 +297,9 @@ def _entries(column: Any) -> list[Any]:
 
 
 def _of_values(call: FunctionCall, field: UnischemaField, values: list[Any]) -> Decoded:
-    """Convert a list of returned values, one per row, to the dtype of the field; None and NaT are missing values.
+    """Convert a list of returned values, one per row, to the dtype of the field.
+
+    None, NaT and `numpy.ma.masked`, which an item of a masked array may be, are missing values.
 
     Raises:
         TransformError: A dtype or shape does not match the field, or a value is missing but the field is not nullable.
@@ -286,9 +307,11 @@ def _of_values(call: FunctionCall, field: UnischemaField, values: list[Any]) -> 
     is_time = field.dtype.kind in "mM" and field.is_scalar
     if is_time:
         values = [_time_or_none(value) for value in values]
-    missing = np.fromiter((value is None for value in values), dtype=np.bool_, count=len(values))
+    masked = np.ma.masked
+    missing = np.fromiter((value is None or value is masked for value in values), dtype=np.bool_, count=len(values))
     if missing.any():
         _refuse_missing(call, field, missing)
+        values = [None if value is masked else value for value in values]
     out = empty_column(field, len(values))
     alike = None if missing.any() else _alike(field, values)
     if alike is not None:

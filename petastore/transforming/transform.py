@@ -28,6 +28,7 @@ from petastore.transforming.results import (
     columns_of_frame,
     columns_of_rows,
     function_name,
+    numpy_dtype_of,
 )
 
 __all__ = [
@@ -419,8 +420,26 @@ class _Shows:
         if self.takes == "row":
             return dict(columns)
         if self.takes == "columns":
-            return {name: column[0] for name, column in columns.items()}
-        return {name: columns[name].iloc[0] for name in columns.columns}
+            return {name: _first_of_column(column) for name, column in columns.items()}
+        return {name: _first_of_series(columns[name]) for name in columns.columns}
+
+
+def _first_of_column(column: Any) -> Any:
+    """Return the first value of an array or list; for a masked value of an array, the value under the mask.
+
+    The value under the mask has the dtype of the column, but `numpy.ma.masked` is a float64.
+    """
+    is_typed = isinstance(column, np.ma.MaskedArray) and column.dtype != np.dtype(object)
+    return np.ma.getdata(column)[0] if is_typed and column[0] is np.ma.masked else column[0]
+
+
+def _first_of_series(series: Any) -> Any:
+    """Return the first value of a pandas Series; for a Series of a NumPy dtype, a zero of this dtype.
+
+    A missing value, such as `pandas.NA`, does not have the dtype of its Series.
+    """
+    dtype = numpy_dtype_of(series)
+    return series.iloc[0] if dtype is None else np.zeros((), dtype)
 
 
 def _in_words(values: Mapping[str, Any], before: Mapping[str, Any]) -> str:
@@ -443,6 +462,8 @@ def _what(value: Any) -> list[Any] | None:
     word = next((kind.__name__ for kind in _WORDS if isinstance(value, kind)), None)
     if word is not None:
         return [word, [], True]
+    if value is np.ma.masked:
+        return None
     try:
         array = np.asarray(value)
     except Exception:  # noqa: BLE001 - an object of the user may raise any exception

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -256,3 +257,80 @@ def test_transform_keeps_maps_and_lists_of_structs_unchanged(open_reader: Any, t
     with open_reader(str(tmp_path), shuffle_row_groups=False, transform_spec=changed) as reader:
         values = [value for batch in reader.iter_batches(3) for value in zip(*batch.values(), strict=True)]
     assert values == [([], [(1, 2)]), ([{"x": 1}], []), (None, [(3, 4), (5, 6)])]
+
+
+NULLS_FIRST = {
+    **{
+        dtype: pa.array([None, 1, 2**60 + 1 if dtype in ("int64", "uint64") else 3]).cast(dtype)
+        for dtype in ("int8", "uint8", "int64", "uint64", "float32")
+    },
+    "bool": pa.array([None, True, False]),
+    "at": pa.array([None, 1, 2], pa.timestamp("us")),
+}
+"""Columns of three rows, named after their dtypes, with a null in the first row."""
+
+
+@pytest.fixture(scope="module")
+def nulls_first(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("nulls_first")
+    pq.write_table(pa.table(NULLS_FIRST), path / "x.parquet")
+    return str(path)
+
+
+@pytest.mark.parametrize("pool", ["thread", "process"])
+@pytest.mark.parametrize("takes", ["row", "columns", "dataframe"])
+def test_schema_inference_keeps_the_dtype_when_the_first_value_is_null(
+    nulls_first: str, takes: Any, pool: PoolType
+) -> None:
+    spec = TransformSpec(sent.unchanged, takes=takes)
+    stored = [column.to_pylist() for column in NULLS_FIRST.values()]
+    with petastore.make_batch_reader(nulls_first, reader_pool_type=pool, workers_count=1, transform_spec=spec) as rows:
+        assert [str(field.dtype) for field in rows.schema] == [*list(NULLS_FIRST)[:-1], "datetime64[us]"]
+        assert [column.tolist() for column in next(rows.iter_batches(3)).values()] == stored
+    sources = [nulls_first, nulls_first]
+    with petastore.make_mixed_reader(sources, [1, 1], reader_pool_type=pool, transform_spec=spec) as mixed:
+        assert [str(field.dtype) for field in mixed.schema] == [*list(NULLS_FIRST)[:-1], "datetime64[us]"]
+
+
+@pytest.mark.parametrize("takes", ["columns", "dataframe"])
+def test_schema_inference_takes_a_changed_dtype_when_the_first_value_is_null(nulls_first: str, takes: Any) -> None:
+    def changed(columns: Any) -> Any:
+        columns["int8"] = columns["int8"] / 2
+        columns["int64"] = columns["int64"] + 1
+        columns["uint8"] = columns["uint8"] > 1
+        return columns
+
+    fields = ["int8", "uint8", "int64"]
+    with petastore.make_batch_reader(nulls_first, fields, transform_spec=TransformSpec(changed, takes=takes)) as reader:
+        batch = next(reader.iter_batches(3))
+    assert [str(column.dtype) for column in batch.values()] == ["float64", "bool", "int64"]
+    assert [column.tolist() for column in batch.values()] == [
+        [None, 0.5, 1.5],
+        [None, False, True],
+        [None, 2, 2**60 + 2],
+    ]
+
+
+@pytest.mark.parametrize("takes", ["columns", "dataframe"])
+def test_schema_inference_takes_the_dtype_of_an_added_column_of_times(nulls_first: str, takes: Any) -> None:
+    def add(columns: Any) -> Any:
+        columns["later"] = columns["at"] + np.timedelta64(1, "us")
+        columns["set"] = np.full(len(columns["at"]), np.datetime64("2026-01-01", "us"))
+        return columns
+
+    spec = TransformSpec(add, takes=takes, selected_fields=["set"])
+    with petastore.make_batch_reader(nulls_first, ["at"], transform_spec=spec) as reader:
+        assert next(reader.iter_batches(3))["set"].tolist() == [dt.datetime.fromisoformat("2026-01-01")] * 3
+    with (
+        petastore.make_batch_reader(nulls_first, ["at"], transform_spec=TransformSpec(add, takes=takes)) as reader,
+        pytest.raises(TransformError, match=r"must not return None or NaT for 'later', which is not nullable"),
+    ):
+        next(reader)
+
+
+def test_transform_may_return_lists_of_the_values_of_masked_columns(nulls_first: str) -> None:
+    spec = TransformSpec(lambda columns: {name: list(column) for name, column in columns.items()}, takes="columns")
+    with petastore.make_batch_reader(nulls_first, transform_spec=spec) as reader:
+        batch = next(reader.iter_batches(3))
+    assert [str(column.dtype) for column in batch.values()] == [*list(NULLS_FIRST)[:-1], "datetime64[us]"]
+    assert [column.tolist() for column in batch.values()] == [column.to_pylist() for column in NULLS_FIRST.values()]
