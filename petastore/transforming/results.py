@@ -16,6 +16,7 @@ from petastore.lazy import once
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.schema.values import mask_of, masked_rows, numpy_time
+from petastore.transforming.casts import first_out_of_range
 from petastore.transforming.random_generators import RowGenerators, generator_of
 
 __all__ = [
@@ -261,6 +262,7 @@ def _may_be_missing(call: FunctionCall, field: UnischemaField) -> bool | NDArray
     return False if before.missing is None else before.missing[call.first : call.first + call.rows]
 
 
+@np.errstate(over="ignore")
 def _of_array(call: FunctionCall, field: UnischemaField, column: Any) -> Decoded:
     """Convert one returned column, an array or list with one entry per row, to the dtype of its field.
 
@@ -273,7 +275,7 @@ def _of_array(call: FunctionCall, field: UnischemaField, column: Any) -> Decoded
         return _of_values(call, field, _entries(column))
     if array.shape[1:] != field.shape or not np.can_cast(array.dtype, field.dtype, casting="same_kind"):
         raise _no_such(call, field, array.dtype, array.shape[1:])
-    values = np.ma.getdata(array).astype(field.dtype, copy=False)
+    values = np.ma.getdata(_cast(call, field, array))
     missing = mask_of(array)
     if field.dtype.kind in "mM" and field.is_scalar:
         missing = missing | np.isnat(values)
@@ -296,6 +298,7 @@ def _entries(column: Any) -> list[Any]:
     return entries
 
 
+@np.errstate(over="ignore")  # once per column, because it takes as long as the cast of a small array
 def _of_values(call: FunctionCall, field: UnischemaField, values: list[Any]) -> Decoded:
     """Convert a list of returned values, one per row, to the dtype of the field.
 
@@ -313,10 +316,10 @@ def _of_values(call: FunctionCall, field: UnischemaField, values: list[Any]) -> 
         _refuse_missing(call, field, missing)
         values = [None if value is masked else value for value in values]
     out = empty_column(field, len(values))
-    alike = None if missing.any() else _alike(field, values)
+    alike = _alike(field, values, missing)
     if alike is not None:
-        out[:] = alike
-        return Decoded(out, None)
+        out[:] = _cast(call, field, alike)
+        return Decoded(out, missing if missing.any() else None)
     if out.dtype == np.dtype(object):
         for row, value in enumerate(values):
             out[row] = None if value is None else _checked_object(call, field, value, row)
@@ -350,14 +353,27 @@ def _with_masks(missing: NDArray[np.bool_], values: list[Any], out: NDArray[Any]
     return missing
 
 
-def _alike(field: UnischemaField, values: list[Any]) -> NDArray[Any] | None:
-    """Return the values as one array if all are numbers of one type that the field can hold, otherwise None."""
-    if not field.is_scalar or field.dtype.kind not in "biuf" or len(kinds := set(map(type, values))) != 1:
+def _alike(field: UnischemaField, values: list[Any], missing: NDArray[np.bool_]) -> NDArray[Any] | None:
+    """Return the values as one array if all are numbers of one type that the field can hold, otherwise None.
+
+    Args:
+        field: Field of the values.
+        values: Returned values, one per row; None for missing values, which are zero in the array.
+        missing: Whether each value is missing, shape (rows,).
+    """
+    present = [value for value in values if value is not None] if missing.any() else values
+    if not field.is_scalar or field.dtype.kind not in "biuf" or len(kinds := set(map(type, present))) != 1:
         return None
     if not issubclass(kinds.pop(), (np.number, np.bool_, bool, int, float)):
         return None
-    array = np.array(values)
-    return array if np.can_cast(array.dtype, field.dtype, casting="same_kind") else None
+    numbers = np.array(present)
+    if not np.can_cast(numbers.dtype, field.dtype, casting="same_kind"):
+        return None
+    if len(present) == len(values):
+        return numbers
+    array = np.zeros(len(values), numbers.dtype)
+    array[~missing] = numbers
+    return array
 
 
 def _time_or_none(value: Any) -> Any:
@@ -402,9 +418,39 @@ def _checked_array(call: FunctionCall, field: UnischemaField, value: Any, row: i
                 _checked_array(call, inner, item, row)
         return array  # a list of inner lists of different lengths stays an object array
     is_object = dtype == np.dtype(object)
-    if not field.fits(array.shape) or not (is_object or np.can_cast(array.dtype, dtype, casting="same_kind")):
+    has_shape = array.shape == field.shape or field.fits(array.shape)
+    if not has_shape or not (is_object or np.can_cast(array.dtype, dtype, casting="same_kind")):
+        if has_shape and isinstance(value, int) and array.dtype.hasobject and dtype.kind in "iu":
+            raise _out_of_range(call, field, value, row)  # NumPy has no dtype for integers of more than 64 bits
         raise _no_such(call, field, array.dtype, array.shape, row)
-    return array if is_object else array.astype(dtype, copy=False)
+    return array if is_object else _cast(call, field, array, row)
+
+
+def _cast(call: FunctionCall, field: UnischemaField, array: NDArray[Any], row: int | None = None) -> NDArray[Any]:
+    """Return an array cast to the dtype of its field, of the same kind; floats and times may be rounded.
+
+    Args:
+        call: Call of the function.
+        field: Field of the values.
+        array: Returned values; masked values may be out of range.
+        row: Index of the row with this value; None if the array has one value per row.
+
+    Raises:
+        TransformError: An integer or time is out of range of the dtype, or a finite number becomes infinite.
+    """
+    cast = array.astype(field.dtype, copy=False)
+    place = None if cast is array else first_out_of_range(array, cast)
+    if place is None:
+        return cast
+    raise _out_of_range(call, field, np.ma.getdata(array)[place], place[0] if row is None else row)
+
+
+def _out_of_range(call: FunctionCall, field: UnischemaField, value: Any, row: int) -> TransformError:
+    return call.error(
+        f"must return {field.name!r} in the range of {field.dtype_name}, got {value}. Declare another dtype in "
+        "edit_fields",
+        row,
+    )
 
 
 def _no_such(

@@ -142,10 +142,11 @@ class TransformSpec:
 
     edit_fields: Iterable[UnischemaField | tuple[str, Any, Sequence[int | None], bool]] | None = None
     """Fields that the function adds or changes, as fields or `(name, numpy_dtype, shape, nullable)`. They come last in
-    the schema, and results are checked against them. None infers them from the first row, which is read and transformed
-    when the reader is opened; added columns are then not nullable, and a row that does not match raises
-    `TransformError`. An empty list declares that nothing changes, and reads no row. A column that the function adds
-    without declaring it raises `TransformError`."""
+    the schema, and results are checked against them: a number that is out of range of its dtype raises
+    `TransformError`. None infers them from the first row, which is read and transformed when the reader is opened;
+    added columns are then not nullable, and a row that does not match raises `TransformError`. An empty list declares
+    that nothing changes, and reads no row. A column that the function adds without declaring it raises
+    `TransformError`."""
 
     removed_fields: Iterable[str] | None = None
     """Names of fields to remove."""
