@@ -399,7 +399,10 @@ def open_window_reader(dataset: Dataset, ngram: NGram, options: ReadOptions, *, 
     names = {field.name for field in ngram.get_field_names_at_all_timesteps() if isinstance(field, UnischemaField)}
     columns = [field for field in dataset.schema if field.name in names]
     if not columns:
-        raise InvalidArgumentError(f"an NGram must name at least one field of {dataset.url}, got {ngram!r}")
+        raise InvalidArgumentError(
+            f"an NGram must name at least one field of {dataset.url}, got {ngram!r}. Name the fields that the "
+            "transform receives, too"
+        )
     ask = dataclasses.replace(options.plan, columns=columns)
     dataset.planned(ask)  # raises for invalid options before anything is read
     selection = selected_rows(dataset, [field.name for field in columns], options.rows, run, batched=batched)
@@ -421,10 +424,22 @@ def open_window_reader(dataset: Dataset, ngram: NGram, options: ReadOptions, *, 
 
 
 def _resolved(ngram: NGram, schema: Unischema, transform: AnyTransform | None) -> NGram:
-    """Return the NGram with names replaced by fields: fields of the dataset, and fields that the transform adds."""
+    """Return the NGram with names replaced by fields: fields of the dataset, and fields that the transform adds.
+
+    Raises:
+        InvalidArgumentError: A name matches no field, or several fields match the timestamp.
+    """
     spec = as_transform_spec(transform)
     after = schema if spec is None else schema_after(schema, spec)
-    return ngram.resolved(Unischema(schema.name, [*schema, *(field for field in after if field.name not in schema)]))
+    fields = Unischema(schema.name, [*schema, *(field for field in after if field.name not in schema)])
+    try:
+        return ngram.resolved(fields)
+    except InvalidArgumentError as problem:
+        if spec is None or spec.func is None:
+            raise
+        raise InvalidArgumentError(
+            f"{problem}. A field that an NGram names and the transform adds must be declared in edit_fields"
+        ) from None
 
 
 def footprint_of_windows(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from petastore import NGram, TransformSpec, UnischemaField
+from petastore import NGram, TransformSpec, UnischemaField, make_batch_reader
 from petastore.dataset import Dataset
 from petastore.errors import InvalidArgumentError, NoDataAvailableError
 from petastore.plan import Shard
@@ -60,6 +60,25 @@ def test_window_fields_may_come_from_a_transform(dataset: Dataset) -> None:
     spec = TransformSpec(twice, edit_fields=[UnischemaField("twice", np.int64)])
     with opened(dataset, NGram({0: ["id"], 1: ["twice"]}, 1, "id"), spec=spec) as reader:
         assert [window[1].twice for window in reader][:3] == [2, 4, 6]
+
+
+@pytest.mark.parametrize("edit_fields", [None, []])
+def test_ngram_error_names_edit_fields_when_a_transform_is_given(dataset: Dataset, edit_fields: Any) -> None:
+    def twice(columns: dict[str, Any]) -> dict[str, Any]:
+        return {**columns, "twice": 2 * columns["id"]}
+
+    ngram, spec = NGram({0: ["id", "twice"]}, 1, "id"), TransformSpec(twice, edit_fields, takes="columns")
+    with pytest.raises(InvalidArgumentError, match=r"got 'twice'\. A field that .* must be declared in edit_fields$"):
+        make_batch_reader(dataset.url, ngram, transform_spec=spec)
+    with pytest.raises(InvalidArgumentError, match=r"got 'twice'$"):
+        make_batch_reader(dataset.url, ngram, transform_spec=TransformSpec(removed_fields=["word"]))
+    declared = TransformSpec(twice, [("twice", np.int64, (), False)], takes="columns")
+    with make_batch_reader(dataset.url, ngram, transform_spec=declared, shuffle_row_groups=False) as reader:
+        assert next(reader.iter_batches(3))["twice"].tolist() == [[0], [2], [4]]
+    with pytest.raises(
+        InvalidArgumentError, match=r"at least one field of .*\. Name the fields that the transform rece"
+    ):
+        make_batch_reader(dataset.url, NGram({0: ["twice"]}, 1, "id"), transform_spec=declared)
 
 
 def test_unknown_window_fields_raise(dataset: Dataset) -> None:
