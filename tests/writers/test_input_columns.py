@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -150,7 +151,6 @@ def test_object_with_an_arrow_stream_is_written(tmp_path: Path) -> None:
 
 
 def test_duckdb_relation_is_written_without_counting_its_rows(tmp_path: Path) -> None:
-    duckdb = pytest.importorskip("duckdb")
     shown: list[int] = []
     with duckdb.connect() as connection:
         relation = connection.sql("select i as x from range(3) t(i)")
