@@ -38,6 +38,7 @@ from petastore.plan.request import (
     whole_number,
 )
 from petastore.plan.selection import Selection
+from petastore.schema.arrow import field_from_arrow
 from petastore.schema.field import UnischemaField
 from petastore.schema.file_schemas import ColumnDifference
 from petastore.schema.select import select_fields
@@ -47,6 +48,7 @@ from petastore.storage.files.location import Location
 from petastore.storage.footers.footer import Footer
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.ranges.pinned_files import KeptFiles, cache_for
+from petastore.storage.requests.retries import at_once
 from petastore.storage.row_groups.asked_columns import Part, in_one
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.storage.row_groups.read_together import joined, read_row_groups_together
@@ -475,8 +477,38 @@ class Dataset:
         """Return a dict from partition column to its values, one per row group.
 
         The values are Arrow arrays.
+
+        Raises:
+            DecodeError: Only some files store a key, and one of them contradicts its directory.
+            SchemaError: A directory name is not a valid value of the key's field.
+            StorageError: A file cannot be read.
         """
-        return {name: self.directory_values(name) for name in self.partition_names if name in columns}
+        names = [name for name in self.partition_names if name in columns]
+        for name in names:
+            self._check_partly_stored(name)
+        return {name: self.directory_values(name) for name in names}
+
+    def _check_partly_stored(self, key: str) -> None:
+        """Compare a partition key with the directory names in the files that store it, on the first call."""
+        if key in self._checked_keys or all(column.name != key for column in self.differences):
+            return
+        for _ in at_once(functools.partial(self._check_key_in, key), self.inventory.files):
+            pass
+        self._checked_keys.add(key)
+
+    def _check_key_in(self, key: str, file: DataFile) -> None:
+        footer = self.footers.get(self.location, file)
+        if key not in footer.arrow_schema.names:
+            return
+        stored = StoredKey(field_from_arrow(footer.arrow_schema.field(key)))
+        for row_group in range(len(footer.rows)):
+            table = read_row_group(self.location, file, row_group, [key], footers=self.footers, kept=self.kept)
+            for _ in held_against_directory(iter([table]), [stored], file, row_group):
+                pass
+
+    @once
+    def _checked_keys(self) -> set[str]:
+        return set()
 
     def directory_values(self, key: str) -> pa.Array:
         """Return the values of a partition key as an Arrow array, one per row group.

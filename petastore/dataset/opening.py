@@ -88,7 +88,8 @@ class ReadSchema:
             above: Partition keys of directories above the root, which the dataset does not have.
 
         Raises:
-            SchemaError: A declared field cannot be read from the files.
+            SchemaError: A declared field cannot be read from the files, or a file stores a partition key outside of the
+                key's directories.
         """
         partitions = partition_fields(files)
         keys = tuple(field.name for field in partitions)
@@ -97,7 +98,7 @@ class ReadSchema:
             return cls(_with_partitions(declared, partitions), keys)
         differences = schemas.differences()
         # Directory names have the value of the key even for files without the column.
-        schemas = schemas.without(schemas.missing_somewhere.intersection(keys))
+        schemas = schemas.without(schemas.check_key_directories(files))
         stored = frozenset(name for schema in schemas.schemas for name in schema.names)
         needs_casts = not schemas.are_equal
         if isinstance(option, Unischema):
@@ -197,7 +198,8 @@ def open_dataset(
         StorageTimeoutError: Storage did not answer in time.
         MetadataError: The schema document, manifest or a footer is damaged or newer than this release; or a pickled
             schema names a class that is not Petastorm's, such as a custom codec.
-        SchemaError: A file does not match the stored schema. Types that cannot be unified raise when they are read.
+        SchemaError: A file does not match the stored schema; or it stores a partition key outside of the key's
+            directories. Types that cannot be unified raise when they are read.
         DatasetChangedError: Files differ from the manifest.
         InvalidArgumentError: The URL is invalid.
 

@@ -5,6 +5,9 @@
 A stored partition key is a partition key that the files also have as a column. In files under `day=1/`, the values of a
 stored column `day` must equal the value in the directory name. Readers return the stored values, in their stored type.
 Each value that is read is compared with the directory name, where `day=01` equals the integer 1.
+
+If only some files have the column, readers return the values of the directory names for all files. The stored values
+are compared when the column is first read.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
@@ -18,6 +18,9 @@ from petastore.schema.arrow import field_from_arrow, is_bytes, is_list, is_text,
 from petastore.schema.field import UnischemaField
 from petastore.schema.unified_types import unified_field, unified_type
 from petastore.schema.unischema import Unischema
+
+if TYPE_CHECKING:
+    from petastore.inventory import DataFile
 
 __all__ = ["ColumnDifference", "FileSchemas", "SchemaOption", "StoredType", "check_stored_schema", "is_stored_as"]
 
@@ -285,6 +288,27 @@ class FileSchemas:
                     f"field {name!r} must be nullable or stored in every file, got {self._difference(name)}. Declare "
                     "it nullable=True, or write the column to these files"
                 )
+
+    def check_key_directories(self, files: Sequence[DataFile]) -> frozenset[str]:
+        """Return the partition keys that some files store, and other files have only in their directory names.
+
+        Args:
+            files: The files, in order.
+
+        Raises:
+            SchemaError: A file stores one of these keys, and is in no directory `key=value`.
+        """
+        keys = self.missing_somewhere.intersection(key for file in files for key, _ in file.partitions)
+        for key in sorted(keys):
+            stores_key = [key in schema.names for schema in self.schemas]
+            for file, number in zip(files, self.of_files, strict=True):
+                if stores_key[number] and key not in dict(file.partitions):
+                    raise SchemaError(
+                        f"{file.path} must be in a directory {key}=VALUE, because other files have the partition key "
+                        f"{key!r} only in their directory names, got a file that stores {key!r} outside of such a "
+                        "directory. Move the file into the directory of its value, or write it again without the column"
+                    )
+        return keys
 
     def _fields(self, name: str) -> list[pa.Field]:
         places = ((schema, schema.get_field_index(name)) for schema in self.schemas)

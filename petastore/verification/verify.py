@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from petastore.dataset import Dataset
 from petastore.dataset.opening import dataset_of_footers, find_document, located
-from petastore.errors import MetadataError, SchemaError
+from petastore.errors import DecodeError, MetadataError, SchemaError
 from petastore.monitoring.progress import progress_shown
 from petastore.plan.request import Fields, whole_number
 from petastore.storage.files.location import Location
@@ -86,6 +86,7 @@ def verify(
         return VerifyReport(location.url, tuple(problems), len(checked.footers), 0, 0, 0, 0, {})
     if checked.manifest is not None:
         problems.extend(check_indexes(location, checked.manifest.inventory))
+    problems.extend(_contradicted_directories(dataset, columns))
     check = RowGroupCheck(dataset, _stored_fields(dataset, columns))
     groups = _sampled(dataset.inventory.num_row_groups, count)
     rows = cells = 0
@@ -130,6 +131,15 @@ def _dataset(location: Location, checked: CheckedFiles) -> Dataset | None:
     except (MetadataError, SchemaError) as problem:
         checked.problems.append(Problem("schema", str(problem)))
         return None
+
+
+def _contradicted_directories(dataset: Dataset, columns: Fields | None) -> Iterator[Problem]:
+    """Yield a problem for each partition column that only some files store, if one contradicts its directory."""
+    for field in dataset.schema if columns is None else dataset.fields_of(columns):
+        try:
+            dataset.partition_values([field.name])
+        except DecodeError as problem:
+            yield Problem("page", problem.problem, problem.file, problem.row_group, field.name, problem.row)
 
 
 def _stored_fields(dataset: Dataset, columns: Fields | None) -> tuple[Any, ...]:

@@ -32,7 +32,7 @@ from petastore.storage.files.listing import list_data_files, partition_value, un
 from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import delete_file
 from petastore.storage.footers.footer import Footer
-from petastore.storage.footers.footers import differing_schemas, encoded_footers, inventory_of, read_footers
+from petastore.storage.footers.footers import differing_schemas, encoded_footers, inventory_of, read_footers, schemas_of
 from petastore.storage.metadata.manifest import (
     Manifest,
     manifest_token,
@@ -106,6 +106,8 @@ def manifest_of(location: Location, files: Sequence[str], schema: Unischema, *, 
     for footer in footers:
         check_stored(footer, schema)
     _check_stored_somewhere(footers, schema)
+    if footers:
+        schemas_of(footers).check_key_directories([footer.file for footer in footers])
     document, schemas = dump_document(schema.name, schema), differing_schemas(footers)
     return Manifest(inventory_of(footers), document, writer, schemas, footers=encoded_footers(footers))
 

@@ -70,7 +70,7 @@ class Target:
 
     Raises:
         DatasetExistsError: A dataset exists, and the mode is `"error"`; or the URL is a file.
-        SchemaError: The dataset to append to has no schema, or a schema that these rows do not fit.
+        SchemaError: The dataset to append to has no schema, a schema that these rows do not fit, or hive partitions.
     """
 
     schema: Unischema
@@ -156,6 +156,7 @@ class Target:
         manifest = read_manifest(self._location)
         if manifest is not None:
             self._take_schema(manifest.schema_document)
+            self._refuse_partitions(manifest.inventory, manifest.schemas)
             return manifest
         try:
             footers = read_footers(self._location, list_data_files(self._location))
@@ -164,8 +165,27 @@ class Target:
         self._take_schema(read_schema_document(self._location))
         for footer in footers:
             check_stored(footer, self.schema)
-        schemas = differing_schemas(footers)
-        return Manifest(inventory_of(footers), self._document, self._writer, schemas, footers=encoded_footers(footers))
+        inventory, schemas = inventory_of(footers), differing_schemas(footers)
+        self._refuse_partitions(inventory, schemas)
+        return Manifest(inventory, self._document, self._writer, schemas, footers=encoded_footers(footers))
+
+    def _refuse_partitions(self, inventory: Inventory, schemas: FileSchemas | None) -> None:
+        """Raise an error if a partition key is only in directory names, because new files have no such directory."""
+        keys = dict.fromkeys(key for file in inventory.files for key, _ in file.partitions)
+        if not keys:
+            return
+        if schemas is None:  # all files have the columns of the first one
+            stored = [read_footer(self._location, inventory.files[0].path).arrow_schema]
+        else:
+            stored = list(schemas.schemas)
+        lost = [key for key in keys if any(key not in schema.names for schema in stored)]
+        if lost:
+            raise SchemaError(
+                f"{self._location.url} must store the values of {', '.join(map(repr, lost))} in its files to append "
+                "rows, got hive partitions, whose values are only in directory names. Copy the dataset with "
+                "`petastore copy`, which writes them as columns, and append to the copy; or add files with the "
+                "program that wrote the partitions, and run `petastore generate-metadata`"
+            )
 
     def _schemas(self, old: Manifest, inventory: Inventory, footers: Sequence[Footer]) -> FileSchemas | None:
         """Return the Arrow schema of each old and new file.

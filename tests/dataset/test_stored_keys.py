@@ -16,12 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import petastore
-from petastore import UnischemaField, col, make_batch_reader, make_reader, open_dataset
+from petastore import Unischema, UnischemaField, col, make_batch_reader, make_reader, open_dataset
 from petastore.adapters.torch import DataLoader
 from petastore.dataset.stored_cells import StoredKey
-from petastore.errors import DecodeError
+from petastore.errors import DecodeError, SchemaError
 from petastore.predicates import in_lambda, in_set
 from petastore.schema.arrow import field_from_arrow
+from petastore.writers.generate import generate_metadata
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -180,6 +181,55 @@ def test_one_of_two_partition_keys_can_be_stored(tmp_path: Path) -> None:
     assert (dataset.partition_names, dataset.stored_keys) == (("year",), ("day",))
     with make_reader(str(tmp_path / "data")) as reader:
         assert sorted((row.id, row.year, row.day) for row in reader) == [(5, 2026, 1), (6, 2026, 1)]
+
+
+def partly_stored(folder: Path, path: str, values: list[Any]) -> Path:
+    """Write a file without the partition key into `day=mon/`, and one that stores `values` of the key to `path`."""
+    for name, table in [("day=mon/x.parquet", {"id": [0]}), (path, {"id": np.arange(len(values)), "day": values})]:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(table), folder / name, row_group_size=2)
+    return folder
+
+
+def test_partition_key_stored_outside_of_its_directories_raises(tmp_path: Path) -> None:
+    url = partly_stored(tmp_path, "x.parquet", ["tue"])
+    message = (
+        r"^x\.parquet must be in a directory day=VALUE, .* stores 'day' outside of such a directory\. Move the file"
+    )
+    with pytest.raises(SchemaError, match=message):
+        open_dataset(url)
+    (problem,) = petastore.verify(url).problems
+    assert (problem.kind, problem.message.partition(" ")[0]) == ("schema", "x.parquet")
+    schema = Unischema("s", [UnischemaField("id", "int64", nullable=True), UnischemaField("day", "str", nullable=True)])
+    with pytest.raises(SchemaError, match=message):
+        generate_metadata(url, schema)
+
+
+@pytest.mark.parametrize("has_manifest", [False, True])
+def test_partition_key_stored_in_some_files_must_equal_its_directory(tmp_path: Path, has_manifest: bool) -> None:
+    agreeing = partly_stored(tmp_path / "agreeing", "day=tue/x.parquet", ["tue", "tue", "tue"])
+    contradicting = partly_stored(tmp_path / "contradicting", "day=tue/x.parquet", ["tue", "tue", "wed"])
+    if has_manifest:
+        generate_metadata(agreeing)
+        generate_metadata(contradicting)
+    assert days(str(agreeing)) == ["mon", "tue", "tue", "tue"]
+    assert days(str(agreeing), filters=col("day") == "mon") == ["mon"]
+    assert petastore.verify(agreeing).is_clean
+    dataset = open_dataset(contradicting)
+    assert dataset.to_arrow(columns=["id"])["id"].to_pylist() == [0, 0, 1, 2]
+    message = "the cell must equal 'tue', the value in the directory name day='tue', got 'wed'"
+    for read in (
+        dataset.head,
+        lambda: days(str(contradicting)),
+        lambda: days(str(contradicting), filters=col("day") == "mon"),
+        lambda: days(str(contradicting), predicate=in_lambda(["day"], lambda day: day == "mon")),
+    ):
+        with pytest.raises(DecodeError, match=message) as caught:
+            read()
+        place = caught.value.column, caught.value.file, caught.value.row_group, caught.value.row
+        assert place == ("day", "day=tue/x.parquet", 1, 0)
+    (problem,) = petastore.verify(contradicting).problems
+    assert (problem.file, problem.row_group, problem.column, problem.row) == ("day=tue/x.parquet", 1, "day", 0)
 
 
 TYPES: list[tuple[Any, Any]] = [

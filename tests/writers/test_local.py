@@ -44,6 +44,8 @@ from petastore.storage.metadata.manifest import looked_around, read_manifest, re
 from petastore.storage.row_groups.page_headers import PageWindow, headers_of, values_of
 from petastore.writers import local
 from petastore.writers.commit import commit_dataset, publish
+from petastore.writers.copying import copy_cells
+from petastore.writers.generate import generate_metadata
 from petastore.writers.local import write_dataset
 from petastore.writers.parquet import FileLayout
 from tests.pace import patience
@@ -367,6 +369,31 @@ def test_append_to_plain_parquet_raises(tmp_path: Path) -> None:
         write_dataset(tmp_path, SCHEMA, rows(5, 2), mode="append")
     commit_dataset(open_location(tmp_path), SCHEMA, writer="x")
     assert write_dataset(tmp_path, SCHEMA, rows(5, 2), mode="append").num_rows == 3
+
+
+@pytest.mark.parametrize("has_manifest", [False, True])
+def test_append_to_hive_partitions_raises_unless_files_store_the_key(tmp_path: Path, has_manifest: bool) -> None:
+    schema = Unischema(
+        "s", [UnischemaField(name, kind, nullable=True) for name, kind in (("a", "int64"), ("k", "str"))]
+    )
+    table = pa.table({"a": [1, 2], "k": ["x", None]})
+    pq.write_to_dataset(table, tmp_path / "h", partition_cols=["k"])
+    (tmp_path / "stored" / "k=x").mkdir(parents=True)
+    pq.write_table(table.slice(0, 1), tmp_path / "stored" / "k=x" / "0.parquet")
+    for name in ("h", "stored"):
+        generate_metadata(tmp_path / name, schema)
+        if not has_manifest:
+            (tmp_path / name / "_petastore" / "inventory.arrow").unlink()
+    with pytest.raises(
+        SchemaError, match=r"must store the values of 'k' in its files to append rows, .*petastore copy"
+    ):
+        write_dataset(tmp_path / "h", {"a": [7], "k": ["z"]}, mode="append")
+    assert not list((tmp_path / "h").glob("*.parquet"))
+    copy_cells(tmp_path / "h", tmp_path / "copy")
+    for name, first in (("copy", [{"a": 1, "k": "x"}, {"a": 2, "k": None}]), ("stored", [{"a": 1, "k": "x"}])):
+        write_dataset(tmp_path / name, {"a": [7], "k": ["z"]}, mode="append")
+        found = open_dataset(tmp_path / name).to_arrow().to_pylist()
+        assert sorted(found, key=lambda row: row["a"]) == [*first, {"a": 7, "k": "z"}]
 
 
 def test_append_works_without_a_manifest_if_common_metadata_exists(tmp_path: Path) -> None:
