@@ -17,7 +17,7 @@ from petastore.dataset.dataset import Dataset
 from petastore.errors import SchemaError
 from petastore.inventory import DataFile, Inventory
 from petastore.schema.arrow import field_from_arrow
-from petastore.schema.document import parse_document
+from petastore.schema.document import dump_document, parse_document
 from petastore.schema.field import UnischemaField
 from petastore.schema.file_schemas import ColumnDifference, FileSchemas, SchemaOption, check_stored_schema
 from petastore.schema.unischema import Unischema
@@ -41,7 +41,7 @@ from petastore.storage.stores.interface import FileVersion
 if TYPE_CHECKING:
     from petastore.cache import DiskCache
 
-__all__ = ["dataset_at", "dataset_of_footers", "find_document", "located", "open_dataset"]
+__all__ = ["dataset_at", "dataset_of_footers", "document_of_footers", "find_document", "located", "open_dataset"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -375,16 +375,49 @@ def find_document(location: Location, footers: Sequence[Footer]) -> tuple[str | 
         The document, and the partition columns of directories above the root.
 
     Raises:
-        MetadataError: `_common_metadata` is damaged.
+        MetadataError: `_common_metadata` or a document is damaged.
+        SchemaError: The files' documents declare a field differently.
         StorageError: A storage operation failed.
     """
-    found = read_schema_document(location) or footers[0].schema_document
+    found = read_schema_document(location) or document_of_footers(footers, location.url)
     above: list[str] = []
     while found is None and "=" in posixpath.basename(location.root):
         above += [key for key, _ in parse_partitions(f"{posixpath.basename(location.root)}/")]
         location = dataclasses.replace(location, root=posixpath.dirname(location.root), paths=None)
         found = read_schema_document(location)
     return found, above
+
+
+def document_of_footers(footers: Sequence[Footer], source: str) -> str | None:
+    """Return the schema document of files that have no common one; None if the first file has none.
+
+    If the files have several documents, the result has the fields of all of them. A field is nullable if one of the
+    documents says so.
+
+    Args:
+        footers: Footers of the files, at least one.
+        source: Origin of the files, for messages.
+
+    Raises:
+        MetadataError: One of several documents is damaged.
+        SchemaError: Two documents declare a field differently.
+    """
+    first = footers[0].schema_document
+    documents = dict.fromkeys(document for footer in footers if (document := footer.schema_document) is not None)
+    if first is None or len(documents) == 1:
+        return first
+    schemas = [Unischema(*parse_document(one, codec_from_json=codec_from_json, source=source)) for one in documents]
+    fields: dict[str, UnischemaField] = {}
+    for field in (field for schema in schemas for field in schema):
+        known = fields.setdefault(field.name, field)
+        fields[field.name] = wider = dataclasses.replace(known, nullable=known.nullable or field.nullable)
+        if wider != dataclasses.replace(field, nullable=wider.nullable):
+            raise SchemaError(
+                f"{source}: the schemas in the files must declare field {field.name!r} alike, got {known!r} and "
+                f"{field!r}. Write one schema with petastore.writers.generate.generate_metadata(url, schema), or read "
+                "the files of each schema as a dataset of its own"
+            )
+    return dump_document(schemas[0].name, fields.values())
 
 
 def _declared(document: str, source: str, odd: dict[str, str]) -> Unischema:

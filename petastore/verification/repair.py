@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from petastore.codecs.registry import codec_from_json
-from petastore.dataset.opening import located
+from petastore.dataset.opening import document_of_footers, located
 from petastore.errors import DatasetChangedError, InvalidArgumentError, MetadataError
-from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.schema.document import parse_document
 from petastore.storage.files.location import Location
@@ -111,8 +110,7 @@ def repair(
         written = [COMMON_METADATA] if common else []
         written += [FOOTERS] if "packed_footers" in kinds else []
         written += [MANIFEST]
-        if not dry_run:
-            _write(location, checked, document, token)
+        _write(location, checked, document, token, dry_run=dry_run)
     return Repair(location.url, tuple(written), _left(location, checked), dry_run)
 
 
@@ -136,25 +134,32 @@ def _check_data_files(location: Location, checked: CheckedFiles) -> None:
 def _document(location: Location, checked: CheckedFiles, *, is_common_damaged: bool) -> str | None:
     """Return the schema document for the repaired metadata.
 
-    It comes from the manifest, `_common_metadata` or the first file. Return None for plain Parquet and for a dataset of
+    It comes from the manifest, `_common_metadata` or the files. Return None for plain Parquet and for a dataset of
     Petastorm.
 
     Raises:
         MetadataError: `_common_metadata` is damaged (`is_common_damaged`), and no other schema document exists.
+        SchemaError: The files' documents declare a field differently.
     """
     manifest = checked.manifest
     if manifest is not None and manifest.schema_document is not None:
         return manifest.schema_document
-    of_files = checked.footers[0].schema_document if checked.footers else None
+    common = None if is_common_damaged else read_schema_document(location, own=True)
+    if common is not None:
+        return common
+    of_files = document_of_footers(checked.footers, location.url) if checked.footers else None
     if is_common_damaged and of_files is None:
         raise MetadataError(
             f"{location.url} cannot be repaired: {COMMON_METADATA} is damaged, and no schema document is left. Write "
             "the schema with `petastore generate-metadata --unischema-class MODULE.NAME`"
         )
-    return of_files if is_common_damaged else read_schema_document(location, own=True) or of_files
+    return of_files
 
 
-def _write(location: Location, checked: CheckedFiles, document: str | None, token: str | None) -> Inventory:
+def _write(
+    location: Location, checked: CheckedFiles, document: str | None, token: str | None, *, dry_run: bool
+) -> None:
+    """Check the data files against the schema document, and write the metadata unless `dry_run`."""
     paths = [footer.file.path for footer in checked.footers]
     writer = _WRITER if checked.manifest is None else checked.manifest.writer
 
@@ -166,14 +171,19 @@ def _write(location: Location, checked: CheckedFiles, document: str | None, toke
 
     if document is None:
         unchanged_token()
-        return write_inventory(location, paths, writer=writer)
+        if not dry_run:
+            write_inventory(location, paths, writer=writer)
+        return
     schema = Unischema(*parse_document(document, codec_from_json=codec_from_json, source=location.url))
 
     def change() -> Manifest:
         unchanged_token()
         return manifest_of(location, paths, schema, writer=writer)
 
-    return publish(location, schema, change)
+    if dry_run:
+        change()
+    else:
+        publish(location, schema, change)
 
 
 def _left(location: Location, checked: CheckedFiles) -> dict[str, str]:

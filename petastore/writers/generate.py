@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from petastore.codecs.registry import codec_from_json
+from petastore.dataset.opening import document_of_footers
 from petastore.errors import InvalidArgumentError, MetadataError
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
@@ -87,7 +88,7 @@ def generate_metadata(
 def _declared(location: Location) -> str | None:
     """Return the schema document that an existing dataset stores.
 
-    It comes from the manifest, `_common_metadata` or the first file. Return None if none of them has one.
+    It comes from the manifest, `_common_metadata` or the files. Return None if none of them has one.
     """
     try:
         manifest = read_manifest(location)
@@ -97,7 +98,13 @@ def _declared(location: Location) -> str | None:
         manifest = None
     if manifest is not None and manifest.schema_document is not None:
         return manifest.schema_document
-    return read_schema_document(location) or read_footer(location, list_data_files(location)[0]).schema_document
+    document = read_schema_document(location)
+    if document is not None:
+        return document
+    files = list_data_files(location)
+    if read_footer(location, files[0]).schema_document is None:
+        return None
+    return document_of_footers(read_footers(location, files), location.url)
 
 
 def write_inventory(location: Location, files: Sequence[str], *, writer: str) -> Inventory:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import petastore
-from petastore.errors import DatasetChangedError, InvalidArgumentError, MetadataError, PetastoreError
+from petastore.errors import DatasetChangedError, InvalidArgumentError, MetadataError, PetastoreError, SchemaError
 from petastore.interop.migration import migrate
 from petastore.storage.metadata import manifest as manifest_module
 from petastore.verification.repair import repair
@@ -152,6 +152,58 @@ def test_repair_rejects_a_dataset_without_any_schema_document(tmp_path: Path) ->
     _flip_common(tmp_path / "frames")
     with pytest.raises(MetadataError, match="no schema document is left"):
         repair(tmp_path / "frames")
+
+
+def _appended(folder: Path, *fields: petastore.UnischemaField) -> Path:
+    """Append a row with each of these fields to a dataset with the field `id`."""
+    schema = petastore.Unischema("user", [petastore.UnischemaField("id", "int64")])
+    petastore.write_dataset(folder, schema, [{"id": 0}])
+    for number, field in enumerate(fields, 1):
+        row = {"id": number, field.name: "b"}
+        petastore.write_dataset(folder, petastore.Unischema("user", [*schema, field]), [row], mode="append")
+    return folder
+
+
+def test_schema_in_several_files_has_the_fields_of_all(tmp_path: Path) -> None:
+    name, city = (petastore.UnischemaField(field, "str", nullable=True) for field in ("name", "city"))
+    folder = _appended(tmp_path / "users", name, city)
+    before = contents(folder)
+    expected = petastore.open_dataset(folder)
+    for path in (MANIFEST, COMMON):
+        (folder / path).unlink()
+    assert petastore.open_dataset(folder).schema == expected.schema
+    assert petastore.open_dataset(folder).to_arrow() == expected.to_arrow()
+    assert petastore.verify(folder).is_clean
+    assert repair(folder, dry_run=True).written == (MANIFEST,)
+    assert repair(folder).written == (MANIFEST,)
+    assert contents(folder)[COMMON] == before[COMMON]
+    for path in (MANIFEST, COMMON):
+        (folder / path).unlink()
+    generate_metadata(folder)
+    assert petastore.open_dataset(folder).schema == expected.schema
+
+
+def test_repair_rejects_files_whose_schemas_contradict(tmp_path: Path) -> None:
+    for number, dtype in enumerate(["int64", "int32"]):
+        schema = petastore.Unischema("user", [petastore.UnischemaField("id", dtype)])
+        petastore.write_dataset(tmp_path / dtype, schema, [{"id": number}])
+        (tmp_path / "all").mkdir(exist_ok=True)
+        shutil.copy(next((tmp_path / dtype).glob("*.parquet")), tmp_path / "all" / f"{number}.parquet")
+    message = "must declare field 'id' alike, got .*int64.* and .*int32"
+    for action in (petastore.open_dataset, generate_metadata, repair, lambda url: repair(url, dry_run=True)):
+        with pytest.raises(SchemaError, match=message):
+            action(tmp_path / "all")
+    (problem,) = petastore.verify(tmp_path / "all").problems
+    assert problem.kind == "schema"
+
+
+def test_repair_dry_run_checks_the_files_against_the_schema(frames: Path) -> None:
+    _remove_manifest(frames)
+    pq.write_table(pa.table({"other": [1]}), frames / "z.parquet")
+    for dry_run in (True, False):
+        with pytest.raises(SchemaError, match=r"^z\.parquet must have only columns of schema"):
+            repair(frames, dry_run=dry_run)
+    assert not (frames / MANIFEST).exists()
 
 
 def test_repair_keeps_petastorms_keys(tmp_path: Path, fixtures_root: Path) -> None:
