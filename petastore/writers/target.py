@@ -215,9 +215,10 @@ class Target:
             return
         theirs = _parsed_schema(document, self._location.url)
         if theirs is None or not _fits(self.schema, theirs):
+            ours = self._document if theirs is None else dump_document(theirs.name, self.schema)
             raise SchemaError(
                 f"rows to append must have the schema of {self._location.url}, got a difference: "
-                f"{schema_difference(document, self._document)}. Append with the same schema, or write to another URL"
+                f"{schema_difference(document, ours)}. Append with the same schema, or write to another URL"
             )
         added = [field for field in self.schema if field.name not in theirs]
         self.schema = Unischema(theirs.name, [*theirs, *added])
@@ -280,19 +281,15 @@ def _parsed_schema(document: str, url: str) -> Unischema | None:
 def _fits(rows: Unischema, theirs: Unischema) -> bool:
     """Return whether rows of a schema can be appended to a dataset.
 
-    The dataset's schema is `theirs`. Fields may have any order, and nulls are allowed only where the dataset allows
-    them. Each schema may have nullable fields that the other does not have.
+    The dataset's schema is `theirs`. The names of the schemas may differ, fields may have any order, and nulls are
+    allowed only where the dataset allows them. Each schema may have nullable fields that the other does not have.
     """
     ours_alone = [field for field in rows if field.name not in theirs]
     theirs_alone = [field for field in theirs if field.name not in rows]
-    return (
-        rows.name == theirs.name
-        and all(field.nullable for field in [*ours_alone, *theirs_alone])
-        and all(
-            field in (theirs[field.name], dataclasses.replace(theirs[field.name], nullable=False))
-            for field in rows
-            if field.name in theirs
-        )
+    return all(field.nullable for field in [*ours_alone, *theirs_alone]) and all(
+        field in (theirs[field.name], dataclasses.replace(theirs[field.name], nullable=False))
+        for field in rows
+        if field.name in theirs
     )
 
 

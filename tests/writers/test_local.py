@@ -322,8 +322,17 @@ def test_append_of_another_schema_raises_with_the_difference(
     with pytest.raises(SchemaError, match=difference):
         write_dataset(url, Unischema("numbers", fields), given, mode="append")
     assert next(given) == {"id": 10}  # not a single row was consumed
-    with pytest.raises(SchemaError, match="the dataset's schema is named 'numbers', and the rows' schema 'other'"):
-        write_dataset(url, Unischema("other", SCHEMA), [], mode="append")
+    with pytest.raises(SchemaError, match=f"got a difference: {difference}"):  # the name of the schema is none
+        write_dataset(url, Unischema("other", fields), given, mode="append")
+
+
+def test_append_keeps_the_name_of_the_datasets_schema(url: str) -> None:
+    write_dataset(url, {"id": [1]})
+    write_dataset(url, Unischema("other", SCHEMA), [{"id": 2}], mode="append")
+    more = Unischema("more", [*SCHEMA, UnischemaField("n", "int8", nullable=True)])
+    write_dataset(url, more, [{"id": 3, "n": 4}], mode="append")
+    assert open_dataset(url).schema == Unischema("inferred", more)
+    assert stored(url)[1:] == [{"id": 2}, {"id": 3, "n": 4}]
 
 
 def test_append_accepts_another_field_order_and_fewer_nullable_fields(url: str) -> None:
