@@ -25,6 +25,7 @@ from petastore.errors import InvalidArgumentError
 from petastore.plan.report.explanation import counted
 
 if TYPE_CHECKING:
+    from petastore.inventory import Inventory
     from petastore.verification.report import Problem, VerifyReport
 
 __all__ = ["copy", "export", "generate_metadata", "migrate", "repair", "verify"]
@@ -141,6 +142,7 @@ def generate_metadata(
     Run it again after another program added or removed files.
     """
     with errors_in_one_line(debug=debug):
+        from petastore.dataset import open_dataset
         from petastore.spark.writing.materialize import schema_named
         from petastore.writers.generate import generate_metadata
 
@@ -148,7 +150,13 @@ def generate_metadata(
         if unischema_class:
             sys.path.insert(0, str(Path.cwd()))  # `python -m` does the same
             schema = schema_named(unischema_class)
-        print(generate_metadata(url, schema, storage_options=json_options(storage_options)))
+        options = json_options(storage_options)
+        inventory = generate_metadata(url, schema, storage_options=options)
+        dataset = open_dataset(url, storage_options=options)
+        for reason in dataset.unreadable.values():
+            print_line(reason, style="yellow")
+        what = f"the schema {dataset.schema.name!r}" if dataset.has_schema_document else "no schema"
+        print_line(f"{dataset.url}: wrote a manifest of {_contents(inventory)}, with {what}")
 
 
 def migrate(url: _Url, dry_run: _DryRun = False, storage_options: StorageOptions = "{}", debug: Debug = False) -> None:
@@ -192,8 +200,13 @@ def _outcome(written: Sequence[str], nothing: str, done: str, *, dry_run: bool) 
     return "dry run, nothing was written" if dry_run else done
 
 
+def _contents(inventory: Inventory) -> str:
+    groups, rows = counted(inventory.num_row_groups, "row group"), counted(inventory.num_rows, "row")
+    return f"{counted(len(inventory.files), 'file')}, {groups}, {rows}"
+
+
 def copy(
-    source_url: Annotated[str, typer.Argument(help="Dataset of petastore or Petastorm.", metavar="SOURCE")],
+    source_url: Annotated[str, typer.Argument(help="Dataset, or plain Parquet: path or URL.", metavar="SOURCE")],
     target_url: Annotated[str, typer.Argument(help="Directory of the copy: path or URL.", metavar="TARGET")],
     overwrite_output: Annotated[bool, typer.Option("--overwrite-output", help="Replace an existing TARGET.")] = False,
     columns: Annotated[
@@ -204,7 +217,9 @@ def copy(
         list[str] | None, typer.Option(help="Skip rows in which this column is null; repeatable.")
     ] = None,
     partition_count: Annotated[int | None, typer.Option(help="Maximum number of files of the copy.")] = None,
-    row_group_size_mb: Annotated[float | None, typer.Option(help="Approximate row-group size in MiB.")] = None,
+    row_group_size_mb: Annotated[
+        float | None, typer.Option(help="Approximate row-group size in MiB; default: 32.")
+    ] = None,
     master: Annotated[
         str | None,
         typer.Option(
@@ -220,6 +235,8 @@ def copy(
 ) -> None:
     """Copy a dataset, or some of its columns and rows. Stored cells are copied unchanged."""
     with errors_in_one_line(debug=debug):
+        from petastore.storage.requests.shown import shown_url
+
         options, settings = json_options(storage_options), settings_of(spark_session_config or ())
         options_of_copy: dict[str, Any] = {
             "field_regex": columns or None,
@@ -232,13 +249,15 @@ def copy(
         if master is None and not settings:
             from petastore.writers.copying import copy_cells
 
-            print(copy_cells(source_url, target_url, files_count=partition_count, **options_of_copy))
+            inventory = copy_cells(source_url, target_url, files_count=partition_count, **options_of_copy)
+            print_line(f"{shown_url(target_url)}: copied {_contents(inventory)}")
             return
         from petastore.spark import copy_dataset
 
         spark = _session(master or "local[2]", settings)
         try:
-            print(copy_dataset(spark, source_url, target_url, partitions_count=partition_count, **options_of_copy))
+            inventory = copy_dataset(spark, source_url, target_url, partitions_count=partition_count, **options_of_copy)
+            print_line(f"{shown_url(target_url)}: copied {_contents(inventory)}")
         finally:
             spark.stop()
 

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +18,12 @@ from petastore.inventory import Inventory, ReadUnit
 from petastore.monitoring.progress import progress_shown
 from petastore.plan.request import whole_number
 from petastore.schema import Unischema
-from petastore.schema.arrow import storage_schema
+from petastore.schema.arrow import is_list, storage_schema
+from petastore.schema.field import UnischemaField
 from petastore.schema.select import select_fields
 from petastore.storage.files.listing import files_below
 from petastore.storage.files.location import Location, open_location
+from petastore.writers.input_columns import infer_schema
 from petastore.writers.local import write_cells
 from petastore.writers.parquet import FileLayout
 
@@ -41,7 +44,7 @@ class DeclaredCells:
         """Yield the batches, cast to the types of the schema.
 
         Raises:
-            EncodeError: A null is in a field that is not nullable.
+            EncodeError: A null is in a field that is not nullable, or a value does not fit in the type of its field.
         """
         stored = storage_schema(self.schema)
         for batch in batches:
@@ -52,8 +55,31 @@ class DeclaredCells:
                         "Name the field in not_null_fields to skip such rows",
                         column=field.name,
                     )
-            columns = [cells.cast(field.type) for cells, field in zip(batch.columns, stored, strict=True)]
+            columns = [_cast(cells, field) for cells, field in zip(batch.columns, stored, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, schema=stored)
+
+
+def _cast(cells: pa.Array, wanted: pa.Field) -> pa.Array:
+    advice = "Leave the column out with field_regex (--columns)"
+    if pa.types.is_time(cells.type) and pa.types.is_integer(wanted.type):  # Arrow casts times only to integers as wide
+        cells = cells.view(pa.int32() if pa.types.is_time32(cells.type) else pa.int64())
+    try:
+        cast = cells.cast(wanted.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
+        raise EncodeError(
+            f"values must fit in {wanted.type}, the type in which the copy stores them, got {cells.type} ({problem}). "
+            f"{advice}",
+            column=wanted.name,
+        ) from problem
+    items = cast
+    while is_list(items.type):
+        is_nullable, items = items.type.value_field.nullable, items.flatten()
+        if items.null_count and not is_nullable:
+            raise EncodeError(
+                f"lists must not contain nulls, because the copy stores them as arrays, got a null. {advice}",
+                column=wanted.name,
+            )
+    return cast
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +113,7 @@ class Copy:
 
         Raises:
             InvalidArgumentError: A column is unknown, or target and source are equal or nested.
-            SchemaError: The source has no schema.
+            SchemaError: A column of plain Parquet to copy cannot be read.
             DatasetNotFoundError: The source does not exist.
             DatasetExistsError: The target has files, and `overwrite_output` is False.
         """
@@ -96,12 +122,7 @@ class Copy:
         _refuse_overlap(source.location, target)
         if not overwrite_output:
             _refuse_files(target)
-        if not source.has_schema_document:
-            raise SchemaError(
-                f"the source must have a schema, got plain Parquet in {source.url}. Copy it with Spark, or add a "
-                "schema with petastore.writers.generate.generate_metadata"
-            )
-        copied = source.schema
+        copied = source.schema if source.has_schema_document else _inferred(source, is_whole=field_regex is None)
         if field_regex is not None:
             asked = [field_regex] if isinstance(field_regex, str) else list(field_regex)
             copied = Unischema(copied.name, select_fields(copied, asked, among=source.url))
@@ -126,6 +147,25 @@ class Copy:
             yield from table.select(list(self.schema.fields)).to_batches()
 
 
+def _inferred(source: Dataset, *, is_whole: bool) -> Unischema:
+    """Return the schema of plain Parquet, in which decimals keep their precision and scale.
+
+    Raises:
+        SchemaError: The whole dataset is copied (`is_whole`), and a column cannot be read.
+    """
+    for reason in source.unreadable.values() if is_whole else ():
+        raise SchemaError(f"{reason}. To copy other columns, name them in field_regex (--columns)")
+    stored = source.arrow_schema
+
+    def exact(field: UnischemaField) -> UnischemaField:
+        if field.numpy_dtype is not Decimal or not field.is_scalar or field.name not in stored.names:
+            return field
+        inferred = infer_schema(pa.schema([stored.field(field.name)]).empty_table())
+        return dataclasses.replace(inferred[field.name], nullable=field.nullable)
+
+    return Unischema(source.schema.name, map(exact, source.schema))
+
+
 def _refuse_overlap(source: Location, target: Location) -> None:
     one, other = (f"{place.root.rstrip('/')}/" for place in (source, target))
     if source.filesystem == target.filesystem and (one.startswith(other) or other.startswith(one)):
@@ -137,7 +177,7 @@ def _refuse_files(target: Location) -> None:
         if found := files_below(target):
             raise DatasetExistsError(
                 f"the target {target.url} must be empty, got {len(found):,} files. Choose another URL, or "
-                "overwrite them"
+                "replace them with overwrite_output=True (--overwrite-output)"
             )
 
 
@@ -158,13 +198,13 @@ def copy_cells(
     The parameters are those of `petastore.spark.copy_dataset`.
 
     Args:
-        source_url: A dataset of petastore or Petastorm.
+        source_url: A dataset of petastore or Petastorm, or plain Parquet, whose copy has the inferred schema.
         target_url: The directory of the copy.
         field_regex: Names, or regular expressions over whole names; None means all columns.
         not_null_fields: Names of columns; rows with a null in any of these columns are skipped.
         overwrite_output: Whether to replace an existing target; False raises an error if the target has files.
         files_count: Maximum number of files of the copy.
-        row_group_size_mb: Approximate size of a row group of the copy in MiB.
+        row_group_size_mb: Approximate size of a row group of the copy in MiB; None means 32.
         storage_options: Keyword arguments of the fsspec filesystem.
         progress: As in `write_dataset`.
 

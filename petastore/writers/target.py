@@ -209,7 +209,8 @@ class Target:
         if document is None:
             raise SchemaError(
                 f"{self._location.url} must have a petastore schema to append rows, got Parquet files without one. Add "
-                "a schema with petastore.writers.commit.commit_dataset, then append"
+                "the schema that readers infer with petastore.writers.generate.generate_metadata(url, "
+                "petastore.open_dataset(url).schema), or copy the files with `petastore copy`; then append"
             )
         if document == self._document:
             return

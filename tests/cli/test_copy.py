@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from petastore import Unischema, UnischemaField, make_reader, open_dataset, write_dataset
@@ -58,15 +60,29 @@ def rows_of(url: Path | str, **options: Any) -> list[dict[str, Any]]:
 @pytest.mark.usefixtures("without_spark")
 def test_copy_copies_local_files_without_spark(source: Path, tmp_path: Path) -> None:
     ran = petastore("copy", source, tmp_path / "copy", "--partition-count", "2")
-    assert (ran.exit_code, ran.stderr) == (0, "")
+    line = f"{tmp_path / 'copy'}: copied 2 files, 2 row groups, 10 rows\n"
+    assert (ran.exit_code, ran.stdout, ran.stderr) == (0, line, "")
     assert open_dataset(tmp_path / "copy").schema == open_dataset(source).schema
     assert rows_of(tmp_path / "copy") == rows_of(source)
     assert len(open_dataset(tmp_path / "copy").paths) == 2
     again = petastore("copy", source, tmp_path / "copy")
     assert again.exit_code == 2
-    assert "must be empty" in again.stderr
+    assert "--overwrite-output" in again.stderr
     assert petastore("copy", source, tmp_path / "copy", "--overwrite-output").exit_code == 0
     assert rows_of(tmp_path / "copy") == rows_of(source)
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_copy_copies_plain_parquet(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "plain" / "0.parquet")
+    assert petastore("copy", tmp_path / "plain", tmp_path / "copy").exit_code == 0
+    assert rows_of(tmp_path / "copy") == [{"id": 1}, {"id": 2}]
+
+
+def test_copy_help_shows_the_default_row_group_size() -> None:
+    shown = " ".join(petastore("copy", "--help", COLUMNS="200").stdout.split())
+    assert "Approximate row-group size in MiB; default: 32." in shown
 
 
 @pytest.mark.usefixtures("without_spark")

@@ -36,12 +36,23 @@ def folder(tmp_path: Path) -> Path:
 
 def test_generate_metadata_writes_the_named_schema(folder: Path) -> None:
     ran = run("users", "--unischema-class", "users_schema.Schema", folder=folder)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "Inventory(1 file, 1 row group, 2 rows)\n", "")
+    url = (folder / "users").as_uri()
+    line = f"{url}: wrote a manifest of 1 file, 1 row group, 2 rows, with the schema 'User'\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, line, "")
     assert petastore.open_dataset(folder / "users").schema.name == "User"
     pq.write_table(pa.table({"id": [3]}), folder / "users" / "1.parquet")
-    again = in_process("generate-metadata", (folder / "users").as_uri(), "--storage-options", "{}")
-    assert (again.exit_code, again.stdout) == (0, "Inventory(2 files, 2 row groups, 3 rows)\n")
+    again = in_process("generate-metadata", url, "--storage-options", "{}")
+    line = f"{url}: wrote a manifest of 2 files, 2 row groups, 3 rows, with the schema 'User'\n"
+    assert (again.exit_code, again.stdout) == (0, line)
     assert petastore.open_dataset(folder / "users").schema.name == "User"
+
+
+def test_generate_metadata_names_columns_whose_types_do_not_unify(folder: Path) -> None:
+    pq.write_table(pa.table({"id": ["a"]}), folder / "users" / "1.parquet")
+    ran = in_process("generate-metadata", folder / "users")
+    unreadable, written = ran.stdout.splitlines()
+    assert (ran.exit_code, unreadable.partition(",")[0]) == (0, "column 'id' must have types that unify exactly")
+    assert written.endswith("users: wrote a manifest of 2 files, 2 row groups, 3 rows, with no schema")
 
 
 def test_generate_metadata_reports_invalid_arguments_in_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -373,11 +373,16 @@ def test_append_without_a_schema_uses_the_datasets_schema(url: str) -> None:
 
 
 def test_append_to_plain_parquet_raises(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"id": [1]}, storage_schema(SCHEMA)), tmp_path / "a.parquet")
-    with pytest.raises(SchemaError, match="must have a petastore schema to append rows"):
-        write_dataset(tmp_path, SCHEMA, rows(5, 2), mode="append")
-    commit_dataset(open_location(tmp_path), SCHEMA, writer="x")
-    assert write_dataset(tmp_path, SCHEMA, rows(5, 2), mode="append").num_rows == 3
+    plain, copy = tmp_path / "plain", tmp_path / "copy"
+    plain.mkdir()
+    pq.write_table(pa.table({"id": [1]}, storage_schema(SCHEMA)), plain / "a.parquet")
+    advice = r"generate_metadata\(url, petastore\.open_dataset\(url\)\.schema\), or .* `petastore copy`; then append"
+    with pytest.raises(SchemaError, match=f"must have a petastore schema to append rows.*{advice}"):
+        write_dataset(plain, SCHEMA, rows(5, 2), mode="append")
+    copy_cells(plain, copy)
+    generate_metadata(plain, open_dataset(plain).schema)
+    for folder in (plain, copy):
+        assert write_dataset(folder, SCHEMA, rows(5, 2), mode="append").num_rows == 3
 
 
 @pytest.mark.parametrize("has_manifest", [False, True])

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from petastore.dataset import Dataset
+from petastore.errors import SchemaError
 from petastore.inventory import Inventory
 from petastore.plan.request import whole_number
 from petastore.spark.dataframe import numbered_columns
@@ -80,6 +81,11 @@ def copy_dataset(
         overwrite_output=overwrite_output,
         storage_options=storage_options,
     )
+    if not copied.source.has_schema_document:
+        raise SchemaError(
+            f"the source must have a schema, got plain Parquet in {copied.source.url}. Copy it with `petastore copy` "
+            "without Spark options, or with Spark itself"
+        )
     schema = copied.schema
     with materialize_dataset(
         spark,
