@@ -256,6 +256,39 @@ def test_int64_value_that_does_not_fit_in_double_raises(filters: Any, tmp_path: 
             next(iter(reader))
 
 
+@pytest.mark.parametrize("sizes", [(2, 3), (3, 2)])
+@pytest.mark.parametrize("value", [[1.5], ["a"], [[1]]])
+@pytest.mark.parametrize("outer", ["column", "struct", "list"])
+def test_fixed_size_list_of_another_length_than_in_the_first_file_raises(
+    outer: str, value: list[Any], sizes: tuple[int, int], tmp_path: Path
+) -> None:
+    for number, size in enumerate(sizes):
+        inner = pa.array([value * size] * 6, pa.list_(pa.array(value).type, size))
+        wrapped = {
+            "column": lambda cells: cells,
+            "struct": lambda cells: pa.StructArray.from_arrays([cells], ["a"]),
+            "list": lambda cells: pa.ListArray.from_arrays([0, 4, 6], cells),
+        }[outer](inner)
+        pq.write_table(pa.table({"x": wrapped}), tmp_path / f"{number}.parquet")
+    with pytest.raises(DecodeError, match=f"each list must have {sizes[0]} items, got {sizes[1]}") as failure:
+        open_dataset(tmp_path, schema="first").to_arrow()
+    assert (failure.value.column, failure.value.file, failure.value.row_group) == ("x", "1.parquet", 0)
+    for make in (make_reader, make_batch_reader):
+        with pytest.raises(DecodeError, match="each list must have"), make(tmp_path, schema="first") as reader:
+            list(reader)
+
+
+@pytest.mark.parametrize("sizes", [(2, 3), (3, 2)])
+def test_fixed_size_bytes_of_another_length_than_in_the_first_file_raise(
+    sizes: tuple[int, int], tmp_path: Path
+) -> None:
+    for number, size in enumerate(sizes):
+        cells = pa.array([{"a": [b"a" * size]}], pa.struct({"a": pa.list_(pa.binary(size))}))
+        pq.write_table(pa.table({"x": cells}), tmp_path / f"{number}.parquet")
+    with pytest.raises(DecodeError, match="values must fit in"):
+        open_dataset(tmp_path, schema="first").to_arrow()
+
+
 def test_schema_of_an_open_dataset_is_accepted_as_schema_option(pair: tuple[Any, Any], tmp_path: Path) -> None:
     cells = expected_cells(write_files(tmp_path, pair))
     with make_batch_reader(tmp_path, schema=open_dataset(tmp_path).schema, shuffle_row_groups=False) as reader:

@@ -147,7 +147,7 @@ def concatenate(arrays: Sequence[pa.Array]) -> pa.Array:
         large = large_type(arrays[0].type)
         if large == arrays[0].type:
             raise
-        return pa.concat_arrays([array.cast(large) for array in arrays])
+        return pa.concat_arrays([conformed(array, large) for array in arrays])
 
 
 def only_chunk(column: pa.ChunkedArray) -> pa.Array:
@@ -220,6 +220,11 @@ def conformed(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
     plain = _plain(cells, wanted)
     if plain is not cells:
         return conformed(plain, wanted)
+    is_list = hasattr(wanted, "value_field")
+    if any(test(stored) != test(wanted) for test in (types.is_struct, types.is_map)) or (
+        is_list and not hasattr(stored, "value_field")
+    ):
+        raise pa.ArrowNotImplementedError(f"{stored} cannot become {wanted}")
     if types.is_struct(wanted):
         return _struct(cells, wanted)
     if types.is_map(wanted):
@@ -227,20 +232,23 @@ def conformed(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
         keys, items = conformed(cells.keys, wanted.key_type), conformed(cells.items, wanted.item_type)
         entries = pa.StructArray.from_arrays([keys, items], fields=[wanted.key_field, wanted.item_field])
         return _with_buffers(cells, wanted, entries)
-    if (types.is_list(stored) and types.is_list(wanted)) or (
-        types.is_large_list(stored) and types.is_large_list(wanted)
-    ):
-        cells = _from_the_start(cells)
-        return _with_buffers(cells, wanted, conformed(cells.values, wanted.value_type))
-    if types.is_fixed_size_list(stored) and types.is_fixed_size_list(wanted):
-        cells = _from_the_start(cells)
-        values = conformed(cells.values, wanted.value_type)
-        return pa.Array.from_buffers(wanted, len(cells), cells.buffers()[:1], cells.null_count, children=[values])
-    if types.is_list(wanted) or types.is_large_list(wanted):
-        # Some Arrow releases cannot cast the list layout and the item type at once, so each is cast separately.
-        layout = pa.large_list if types.is_large_list(wanted) else pa.list_
-        return conformed(cells.cast(layout(stored.value_field)), wanted)
-    return cells.cast(wanted)
+    return _list(cells, wanted) if is_list else cells.cast(wanted)
+
+
+def _list(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Cast lists: first their items, then their layout, because pyarrow casts some nested items incorrectly."""
+    types, stored = pa.types, cells.type
+    if types.is_fixed_size_list(stored) and getattr(wanted, "list_size", stored.list_size) != stored.list_size:
+        raise pa.ArrowInvalid(f"each list must have {wanted.list_size:,} items, got {stored.list_size:,}")
+    cells = _from_the_start(cells)
+    values = conformed(cells.values, wanted.value_type)
+    if types.is_fixed_size_list(stored):
+        same_layout = pa.list_(wanted.value_field, stored.list_size)
+        made = pa.Array.from_buffers(same_layout, len(cells), cells.buffers()[:1], cells.null_count, children=[values])
+    else:
+        layout = pa.large_list if types.is_large_list(stored) else pa.list_
+        made = _with_buffers(cells, layout(wanted.value_field), values)
+    return made if made.type == wanted else made.cast(wanted)
 
 
 def _plain(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
