@@ -22,6 +22,7 @@ __all__ = [
     "flags_of",
     "has_nulls_inside",
     "large_type",
+    "null_cells",
     "numbers_of",
     "only_chunk",
 ]
@@ -158,6 +159,18 @@ def only_chunk(column: pa.ChunkedArray) -> pa.Array:
         [1, 2]
     """
     return concatenate(column.chunks) if column.num_chunks else column.combine_chunks()
+
+
+def null_cells(rows: int, stored: pa.DataType) -> pa.Array:
+    """Return a column of nulls that Parquet can store.
+
+    Required members of its structs have values, unlike those of `pyarrow.nulls`, which Parquet rejects.
+
+    Example:
+        >>> null_cells(2, pa.struct([pa.field("id", pa.int8(), nullable=False)])).field(0).null_count
+        0
+    """
+    return pa.array([None], stored).take(arrow_numbers(np.zeros(rows, np.int64)))
 
 
 def large_type(stored: pa.DataType) -> pa.DataType:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow import conformed, flags_of
+from petastore.arrow import conformed, flags_of, null_cells
 from petastore.codecs.arrow.arrow_lists import decode_lists
 from petastore.codecs.arrow.arrow_objects import decode_objects, encode_objects
 from petastore.codecs.arrow.arrow_types import in_utc, parse_type, plain_type, stored_layout, type_as_json
@@ -57,7 +57,7 @@ def encode_cells(values: pa.Array, field: UnischemaField) -> pa.Array:
         return _encode_present(values, field)
     known = flags_of(values.is_valid())
     if field.nullable and values.null_count == len(values):
-        return pa.nulls(len(values), codec_of(field).storage_type(field))
+        return null_cells(len(values), codec_of(field).storage_type(field))
     if not field.nullable:
         raise EncodeError(
             "the value must not be null, because the field is not nullable. Declare nullable=True",
@@ -314,7 +314,7 @@ class ArrowCodec:
         """
         try:
             if plain_type(values.type, name=field.name) == self.arrow_type:
-                return values.cast(self.arrow_type).view(self.storage_type(field))
+                return conformed(values, self.arrow_type).view(self.storage_type(field))
         except (SchemaError, pa.ArrowException):
             pass  # the conversion from Python objects raises an error with the value and its row
         objects = np.empty(len(values), object)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow import arrow_numbers, flags_of, numbers_of
+from petastore.arrow import arrow_numbers, conformed, flags_of, numbers_of
 from petastore.codecs.arrow.arrow_to_numpy import plain_layout, refuse_nulls
 from petastore.codecs.arrow.numpy_to_arrow import encode_each
 from petastore.codecs.declared import array_to_write, arrays_alike
@@ -134,8 +134,8 @@ def _members(cells: pa.Array, field: UnischemaField) -> dict[str, pa.Array]:
             column=field.name,
         )
     try:
-        return {part.name: plain_layout(cells.field(part.name)).cast(part.type) for part in STORED}
-    except pa.ArrowInvalid as problem:
+        return {part.name: conformed(plain_layout(cells.field(part.name)), part.type) for part in STORED}
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
         raise DecodeError(f"the column does not contain vectors: {problem}", column=field.name) from None
 
 
@@ -340,7 +340,7 @@ class VectorCodec:
         except DecodeError as problem:
             text = f"the value does not fit: {problem.problem}"
             raise EncodeError(text, column=field.name, row=problem.row) from None
-        return values.cast(STORED)
+        return conformed(values, STORED)
 
     def decode_column(self, cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
         """Decode a column of vectors into `out`.

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from petastore.arrow import compute as pc
+from petastore.arrow import conformed
 from petastore.dataset import Dataset, open_dataset
 from petastore.errors import DatasetExistsError, DatasetNotFoundError, EncodeError, InvalidArgumentError, SchemaError
 from petastore.inventory import Inventory, ReadUnit
@@ -64,7 +65,7 @@ def _cast(cells: pa.Array, wanted: pa.Field) -> pa.Array:
     if pa.types.is_time(cells.type) and pa.types.is_integer(wanted.type):  # Arrow casts times only to integers as wide
         cells = cells.view(pa.int32() if pa.types.is_time32(cells.type) else pa.int64())
     try:
-        cast = cells.cast(wanted.type)
+        cast = conformed(cells, wanted.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
         raise EncodeError(
             f"values must fit in {wanted.type}, the type in which the copy stores them, got {cells.type} ({problem}). "

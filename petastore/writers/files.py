@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from petastore.arrow import null_cells
 from petastore.errors import MetadataError, StorageError
 from petastore.schema import Unischema
 from petastore.schema.arrow import storage_schema
@@ -82,7 +83,8 @@ class DataFiles:
         if group.schema != self._stored:
             has, rows = set(group.column_names), group.num_rows
             columns = [
-                group.column(field.name) if field.name in has else pa.nulls(rows, field.type) for field in self._stored
+                group.column(field.name) if field.name in has else null_cells(rows, field.type)
+                for field in self._stored
             ]
             group = pa.Table.from_arrays(columns, schema=self._stored)
         if self._writer is None:

@@ -271,7 +271,7 @@ def _items(cells: pa.Array, field: UnischemaField, depth: int) -> tuple[_Level, 
         if is_null is None:
             return _Level(starts, None), cells.flatten()
         items = cells.values.slice(cells.offset * size, len(cells) * size)
-        return _Level(starts, None), pc.if_else(pa.array(np.repeat(is_null, size)), None, items)
+        return _Level(starts, None), pc.if_else(pa.array(np.repeat(is_null, size)), pa.scalar(None, items.type), items)
     if not isinstance(cells, (pa.ListArray, pa.LargeListArray, pa.ListViewArray, pa.LargeListViewArray)):
         raise DecodeError(
             f"the column must have {depth} more {'level' if depth == 1 else 'levels'} of lists for shape "

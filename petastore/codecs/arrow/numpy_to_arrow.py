@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow import NUMBER_DTYPES, arrow_numbers
+from petastore.arrow import NUMBER_DTYPES, arrow_numbers, null_cells
 from petastore.codecs.arrow.arrow_to_numpy import put_numbers
 from petastore.codecs.arrow.scalars import InexactError, describe, encode_scalar, exact_times, nested_values
 from petastore.codecs.declared import array_to_write, shape_below_empty
@@ -206,7 +206,11 @@ def spread(cells: pa.Array, known: NDArray[np.bool_]) -> pa.Array:
         cells: The cells that are not null, in row order.
         known: Mask of the rows that have a cell, shape (rows,); the other rows become null.
     """
-    return cells.take(pa.array(np.cumsum(known) - 1, pa.int64(), mask=~known))
+    places = np.cumsum(known) - 1
+    if not pa.types.is_struct(cells.type):
+        return cells.take(pa.array(places, pa.int64(), mask=~known))
+    with_null = pa.concat_arrays([null_cells(1, cells.type), cells])
+    return with_null.take(arrow_numbers(np.where(known, places + 1, 0)))
 
 
 def _encode_by_value(values: Sequence[Any] | NDArray[Any], field: UnischemaField, stored: pa.DataType) -> pa.Array:
