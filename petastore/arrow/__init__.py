@@ -6,7 +6,7 @@ process by up to a second.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -211,11 +211,23 @@ def conformed_column(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.Chunked
     return pa.chunked_array([conformed(chunk, wanted) for chunk in column.chunks], type=wanted)
 
 
-def conformed(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
+_Cast = Callable[[pa.Array, pa.DataType], pa.Array]
+
+
+def _arrow_cast(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
+    return cells.cast(wanted)
+
+
+def conformed(cells: pa.Array, wanted: pa.DataType, cast: _Cast = _arrow_cast) -> pa.Array:
     """Cast an array to another type, and raise an error if a value would change.
 
     Structs may have other members than `wanted`: missing members become null, and members that `wanted` does not have
     are dropped.
+
+    Args:
+        cells: The array.
+        wanted: Type of the result.
+        cast: Function that casts arrays inside lists, maps and structs; the default is Arrow's cast.
 
     Raises:
         pa.ArrowInvalid: A value does not fit into the type exactly.
@@ -232,29 +244,29 @@ def conformed(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
         return pa.nulls(len(cells), wanted)
     plain = _plain(cells, wanted)
     if plain is not cells:
-        return conformed(plain, wanted)
+        return conformed(plain, wanted, cast)
     is_list = hasattr(wanted, "value_field")
     if any(test(stored) != test(wanted) for test in (types.is_struct, types.is_map)) or (
         is_list and not hasattr(stored, "value_field")
     ):
         raise pa.ArrowNotImplementedError(f"{stored} cannot become {wanted}")
     if types.is_struct(wanted):
-        return _struct(cells, wanted)
+        return _struct(cells, wanted, cast)
     if types.is_map(wanted):
         cells = _from_the_start(cells)
-        keys, items = conformed(cells.keys, wanted.key_type), conformed(cells.items, wanted.item_type)
+        keys, items = conformed(cells.keys, wanted.key_type, cast), conformed(cells.items, wanted.item_type, cast)
         entries = pa.StructArray.from_arrays([keys, items], fields=[wanted.key_field, wanted.item_field])
         return _with_buffers(cells, wanted, entries)
-    return _list(cells, wanted) if is_list else cells.cast(wanted)
+    return _list(cells, wanted, cast) if is_list else cast(cells, wanted)
 
 
-def _list(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _list(cells: pa.Array, wanted: pa.DataType, cast: _Cast) -> pa.Array:
     """Cast lists: first their items, then their layout, because pyarrow casts some nested items incorrectly."""
     types, stored = pa.types, cells.type
     if types.is_fixed_size_list(stored) and getattr(wanted, "list_size", stored.list_size) != stored.list_size:
         raise pa.ArrowInvalid(f"each list must have {wanted.list_size:,} items, got {stored.list_size:,}")
     cells = _from_the_start(cells)
-    values = conformed(cells.values, wanted.value_type)
+    values = conformed(cells.values, wanted.value_type, cast)
     if types.is_fixed_size_list(stored):
         same_layout = pa.list_(wanted.value_field, stored.list_size)
         made = pa.Array.from_buffers(same_layout, len(cells), cells.buffers()[:1], cells.null_count, children=[values])
@@ -299,11 +311,11 @@ def _lists_of_views(cells: pa.Array) -> pa.Array:
     )
 
 
-def _struct(cells: pa.StructArray, wanted: pa.StructType) -> pa.StructArray:
+def _struct(cells: pa.StructArray, wanted: pa.StructType, cast: _Cast) -> pa.StructArray:
     cells = _from_the_start(cells)
     place_of = {field.name: number for number, field in enumerate(cells.type)}
     members = [
-        conformed(cells.field(place_of[field.name]), field.type)
+        conformed(cells.field(place_of[field.name]), field.type, cast)
         if field.name in place_of
         else pa.nulls(len(cells), field.type)
         for field in wanted
@@ -317,8 +329,18 @@ def _with_buffers(cells: pa.Array, wanted: pa.DataType, values: pa.Array) -> pa.
 
 
 def _from_the_start(cells: pa.Array) -> pa.Array:
-    """Return the array with offset 0, copied if it is a slice.
+    """Return the array with offset 0, and without items outside its lists; copied if it is a slice.
 
-    Its buffers and its children then start at the same row.
+    Its buffers and its children then start at the same row. Items of other rows must not be cast, as they may not fit.
     """
-    return pa.concat_arrays([cells]) if cells.offset else cells
+    return pa.concat_arrays([cells]) if cells.offset or _has_other_items(cells) else cells
+
+
+def _has_other_items(cells: pa.Array) -> bool:
+    types, stored = pa.types, cells.type
+    if types.is_struct(stored):
+        return False
+    items = len(cells.keys if types.is_map(stored) else cells.values)
+    if types.is_fixed_size_list(stored) or len(cells) == 0:
+        return items != len(cells) * getattr(stored, "list_size", 0)
+    return bool(cells.offsets[0].as_py() != 0 or cells.offsets[-1].as_py() != items)

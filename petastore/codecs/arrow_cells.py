@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from petastore.arrow import conformed, flags_of, null_cells
 from petastore.codecs.arrow.arrow_lists import decode_lists
 from petastore.codecs.arrow.arrow_objects import decode_objects, encode_objects
-from petastore.codecs.arrow.arrow_types import in_utc, parse_type, plain_type, stored_layout, type_as_json
+from petastore.codecs.arrow.arrow_types import parse_type, plain_type, stored_layout, type_as_json
 from petastore.codecs.arrow.arrow_views import byte_cells
+from petastore.codecs.arrow.exact_casts import cast_exactly, has_same_values
 from petastore.codecs.arrow.numpy_to_arrow import spread
 from petastore.codecs.declared import check_present
 from petastore.codecs.plain import PlainCodec
@@ -330,17 +331,19 @@ class ArrowCodec:
     def decode_column(self, cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
         """Decode a column to Python objects, which are written to `out`.
 
-        The column must have the stored type, or a type with the same values.
+        A column of another type than the stored one is cast; a value that does not fit raises an error.
 
         Raises:
             DecodeError: As `decode`, with `row` set.
         """
         stored = self.storage_type(field)
-        if stored != self.arrow_type and cells.type != self.arrow_type:  # durations are stored as integers
-            if cells.type == stored:
-                cells = cells.view(self.arrow_type)
-            elif in_utc(plain_type(cells.type, name=field.name)) == in_utc(stored):
-                cells = conformed(cells, self.arrow_type)
+        if cells.type == stored:
+            cells = cells.view(self.arrow_type)  # durations are stored as integers
+        elif not has_same_values(cells.type, self.arrow_type):
+            try:
+                cells = cast_exactly(cells, self.arrow_type)
+            except DecodeError as problem:
+                raise problem.at(column=field.name) from None
         decode_objects(cells, field, out)
 
 

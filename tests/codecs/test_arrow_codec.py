@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
 
-from petastore import open_dataset, write_dataset
+from petastore import Unischema, make_batch_reader, make_reader, open_dataset, write_dataset
 from petastore.codecs import ArrowCodec
 from petastore.codecs.arrow_cells import with_arrow_type
-from petastore.errors import EncodeError, SchemaError
+from petastore.errors import DecodeError, EncodeError, SchemaError
 from petastore.schema import UnischemaField
 from petastore.testing.codec_laws import Case, empty_column
 from tests.codecs.measured_laws import MeasuredCodecLaws
@@ -148,3 +149,68 @@ def test_durations_are_read_next_to_time_zones(tmp_path: Path) -> None:
     (row,) = open_dataset(tmp_path / "x").head()
     assert row.s == {"took": [np.timedelta64(1, "ms")], "at": np.datetime64(5, "us")}
     assert row.s["took"][0].dtype == "timedelta64[ms]"
+
+
+NARROW: dict[str, tuple[pa.DataType, pa.DataType, Any, Any]] = {
+    "int8 in struct": (pa.struct({"a": pa.int64()}), pa.struct({"a": pa.int8()}), {"a": 127}, {"a": 128}),
+    "int8 in list": (pa.list_(pa.int64()), pa.list_(pa.int8()), [1, None], [1, None, 300]),
+    "int8 in large list": (pa.large_list(pa.int64()), pa.list_(pa.int8()), [1, None], [1, None, 300]),
+    "int8 in fixed-size list": (pa.list_(pa.int64(), 2), pa.list_(pa.int8()), [1, None], [300, None]),
+    "int8 in map": (pa.map_(pa.string(), pa.int64()), pa.map_(pa.string(), pa.int8()), [("k", 1)], [("k", -129)]),
+    "fraction": (pa.struct({"a": pa.float64()}), pa.struct({"a": pa.int8()}), {"a": 2.0}, {"a": 1.5}),
+    "float64": (pa.list_(pa.int64()), pa.list_(pa.float64()), [2**54, None], [2**53 + 1]),
+    "unsigned": (pa.list_(pa.int64()), pa.list_(pa.uint16()), [2**16 - 1], [-1]),
+    "timestamp": (pa.list_(pa.timestamp("us")), pa.list_(pa.timestamp("ms")), [2000], [2001]),
+    "bytes": (pa.list_(pa.binary()), pa.list_(pa.binary(2)), [b"ab"], [b"ab", b"abc"]),
+    "scalar": (pa.int64(), pa.int8(), 1, 300),
+}
+
+
+@pytest.mark.parametrize(("stored", "declared", "good", "bad"), NARROW.values(), ids=NARROW)
+def test_value_outside_the_type_of_arrow_codec_raises_on_reading(
+    stored: pa.DataType, declared: pa.DataType, good: Any, bad: Any, tmp_path: Path
+) -> None:
+    cells = pa.array([good, None, good, good, None, bad, good, bad], stored)
+    path = str(tmp_path / "x.parquet")
+    pq.write_table(pa.table({"x": cells}), path, row_group_size=4)
+    schema = Unischema("s", [UnischemaField("x", object, (), ArrowCodec(declared), nullable=True)])
+
+    def by_rows() -> list[Any]:
+        with make_reader(path, schema=schema) as reader:
+            return list(reader)
+
+    def by_batches() -> list[Any]:
+        with make_batch_reader(path, schema=schema) as reader:
+            return list(reader)
+
+    for read in (by_rows, by_batches, lambda: open_dataset(path, schema=schema).to_arrow()):
+        with pytest.raises(DecodeError, match=r"values must fit in .*, the type that the field declares") as failure:
+            read()
+        problem = failure.value
+        assert (problem.column, problem.file, problem.row_group, problem.row) == ("x", "x.parquet", 1, 1)
+    with make_reader(path, schema=schema, on_error="skip", shuffle_row_groups=False) as reader:
+        rows = [row.x for row in reader]
+    expected = pa.array([good, None, good, good, None, good], stored).to_pylist()
+    if pa.types.is_timestamp(getattr(stored, "value_type", stored)):
+        expected = [value and [np.datetime64(time, "ms") for time in value] for value in expected]
+    assert rows == expected
+    first = open_dataset(path, schema=schema).to_arrow(4)["x"]
+    assert first.to_pylist() == cells[:4].to_pylist()
+
+
+def test_arrow_codec_reads_the_declared_members_of_structs(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [{"a": 1, "b": 2}, None]}), tmp_path / "x.parquet")
+    codec = ArrowCodec(pa.struct({"a": pa.int8(), "c": pa.string()}))
+    schema = Unischema("s", [UnischemaField("x", object, (), codec, nullable=True)])
+    dataset = open_dataset(tmp_path / "x.parquet", schema=schema)
+    assert [row.x for row in dataset.head()] == dataset.to_arrow()["x"].to_pylist() == [{"a": 1, "c": None}, None]
+
+
+def test_arrow_codec_decodes_a_slice_whose_other_rows_do_not_fit() -> None:
+    cells = pa.array([[300], [1], [2], [300]], pa.list_(pa.int64()))
+    field = UnischemaField("x", object, (), ArrowCodec(pa.list_(pa.int8())))
+    assert field.codec is not None
+    for first, stop in ((1, 3), (1, 1)):
+        out = np.empty(stop - first, object)
+        field.codec.decode_column(cells.slice(first, stop - first), field, out)
+        assert out.tolist() == cells[first:stop].to_pylist()

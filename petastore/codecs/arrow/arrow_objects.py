@@ -143,7 +143,7 @@ def _tensors(cells: pa.ExtensionArray) -> list[NDArray[Any] | None]:
     return found
 
 
-def encode_objects(values: Sequence[Any], plain: pa.DataType, name: str) -> pa.Array:
+def encode_objects(values: Sequence[Any] | NDArray[Any], plain: pa.DataType, name: str) -> pa.Array:
     """Encode Python objects as one Arrow column; None becomes null, at any depth.
 
     Args:
@@ -196,7 +196,7 @@ class _Parts:
         self.offsets = pa.array(list(starts), pa.int32(), mask=np.array([*missing, False]))
 
 
-def _parts(values: Sequence[Any], name: str, rule: str, parts_of: Any) -> _Parts:
+def _parts(values: Sequence[Any] | NDArray[Any], name: str, rule: str, parts_of: Any) -> _Parts:
     flat: list[Any] = []
     lengths: list[int | None] = []
     for value in values:
@@ -219,7 +219,7 @@ def _pairs_of(value: Any) -> list[Any] | None:
     return found if all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in found) else None
 
 
-def _structs(values: Sequence[Any], plain: pa.StructType, name: str) -> pa.Array:
+def _structs(values: Sequence[Any] | NDArray[Any], plain: pa.StructType, name: str) -> pa.Array:
     names = [member.name for member in plain]
     known = frozenset(names)
     for value in values:
@@ -243,7 +243,7 @@ def _structs(values: Sequence[Any], plain: pa.StructType, name: str) -> pa.Array
     return pa.StructArray.from_arrays(columns, fields=fields, mask=missing)
 
 
-def _leaves(values: Sequence[Any], plain: pa.DataType, name: str) -> pa.Array:
+def _leaves(values: Sequence[Any] | NDArray[Any], plain: pa.DataType, name: str) -> pa.Array:
     types = pa.types
     if types.is_null(plain):
         value = next((value for value in values if value is not None), None)
