@@ -85,7 +85,7 @@ def encode_rows(rows: Sequence[Mapping[str, Any]], schema: Unischema, *, first_r
     """Encode rows, given as dicts, to a record batch of stored cells.
 
     Args:
-        rows: Rows as dicts from field name to value. A nullable field may be missing or None.
+        rows: Rows as dicts from field name to value. A nullable field may be missing, None or `numpy.ma.masked`.
         schema: Schema of the rows.
         first_row: Number of the first row, counted over all the data of the write, for messages.
 
@@ -144,7 +144,7 @@ def encode_column(
     """Encode the values of one field to an Arrow array of stored cells.
 
     Args:
-        values: An array of shape (rows, ...), or a list; None is null.
+        values: An array of shape (rows, ...), or a list; None and `numpy.ma.masked` are null.
         field: Field of the values.
         stored: Arrow type of the stored column.
         first_row: Number of the first row, counted over all the data of the write, for messages.
@@ -152,8 +152,9 @@ def encode_column(
     Raises:
         EncodeError: A value does not match its field; the message has field and row.
     """
-    if not field.nullable and not isinstance(values, np.ndarray):
-        for number, value in enumerate(values, first_row):
+    if not isinstance(values, np.ndarray):
+        values = [None if value is np.ma.masked else value for value in values]
+        for number, value in enumerate(() if field.nullable else values, first_row):
             if value is None:
                 raise EncodeError(
                     "the value must not be None, because the field is not nullable. Declare nullable=True",
@@ -172,7 +173,7 @@ def encode_column(
 def _check_cells(
     cells: pa.Array, field: UnischemaField, stored: pa.DataType, values: Sequence[Any] | NDArray[Any]
 ) -> None:
-    nulls = 0 if isinstance(values, np.ndarray) else sum(value is None for value in values)
+    nulls = 0 if isinstance(values, np.ndarray) else len([value for value in values if value is None])
     if cells.type != stored or len(cells) != len(values) or cells.null_count != nulls:
         raise EncodeError(
             f"the codec {codec_of(field)!r} must return {stored}, got {len(cells):,} cells of {cells.type} with "

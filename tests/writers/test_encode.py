@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import collections
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from petastore.codecs import NdarrayCodec
+from petastore import open_dataset, write_dataset
+from petastore.codecs import ArrowCodec, NdarrayCodec, ScalarCodec
 from petastore.errors import EncodeError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
@@ -125,3 +127,31 @@ def test_encode_accepts_named_tuples() -> None:
 def test_chunking_passes_invalid_rows_on_to_the_encoder() -> None:
     (chunk,) = in_chunks([7], SCHEMA)
     assert repr(chunk) == "[7]"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        (UnischemaField("x", "int32", nullable=True), 7),
+        (UnischemaField("x", "int32", (), ScalarCodec("int"), nullable=True), 7),
+        (UnischemaField("x", "str", nullable=True), "a"),
+        (UnischemaField("x", "float32", (2,), nullable=True), np.ones(2, np.float32)),
+        (UnischemaField("x", "float32", (2,), NdarrayCodec(), nullable=True), np.ones(2, np.float32)),
+        (UnischemaField("x", object, (), ArrowCodec(pa.struct({"a": pa.int8()})), nullable=True), {"a": 1}),
+    ],
+)
+def test_masked_values_are_written_as_nulls(field: UnischemaField, value: Any, tmp_path: Path) -> None:
+    schema = Unischema("s", [field])
+    values = [np.ma.masked, value, np.ma.masked]
+    write_dataset(tmp_path / "rows", schema, [{"x": value} for value in values])
+    write_dataset(tmp_path / "columns", schema, {"x": values})
+    write_dataset(tmp_path / "expected", schema, [{"x": None}, {"x": value}, {}])
+    expected = open_dataset(tmp_path / "expected").to_arrow()
+    assert expected["x"].null_count == 2
+    assert open_dataset(tmp_path / "rows").to_arrow() == open_dataset(tmp_path / "columns").to_arrow() == expected
+
+
+def test_masked_value_of_a_required_field_raises(tmp_path: Path) -> None:
+    with pytest.raises(EncodeError, match="must not be None, because the field is not nullable") as failure:
+        write_dataset(tmp_path / "x", Unischema("s", [UnischemaField("x", "int32")]), [{"x": 1}, {"x": np.ma.masked}])
+    assert (failure.value.column, failure.value.row) == ("x", 1)
