@@ -191,7 +191,9 @@ class EpochBatches:
         for rank in () if is_regular else range(self.ranks):
             share = self.share(Shard(rank, self.ranks), last.start, last.stop)
             own = share.positions if share.valid is None else share.positions[share.valid]
+            own, times = np.unique(own, return_counts=True)  # WRAP may repeat a row within a batch
             which = np.flatnonzero(np.isin(positions, own))
+            which = np.repeat(which, times[np.searchsorted(own, positions[which])])
             parts.append((which, np.full(len(which), last.start), np.full(len(which), rank)))
         which, steps, ranks = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         return which, steps, ranks
