@@ -223,9 +223,8 @@ class _Timestamps:
         for name, column in zip(self._series, columns, strict=True):
             gone = np.flatnonzero(_is_nothing(column))
             if len(gone):
-                raise InvalidArgumentError(
-                    f"{self._place(group, rows, int(gone[0]))}: the group_by column {name!r} must not be null for "
-                    "windows, got a null. Leave such rows out with filters"
+                self._refuse_missing(
+                    "group_by column", name, group, rows, int(gone[0]), is_nan=column[gone[0]].is_valid
                 )
             encoded = column.dictionary_encode()
             parts.append(encoded.indices.to_numpy(zero_copy_only=False))
@@ -242,11 +241,19 @@ class _Timestamps:
         values = comparable(stamps.values)
         gone = np.flatnonzero(_missing(values, stamps.missing))
         if len(gone):
-            raise InvalidArgumentError(
-                f"{self._place(group, rows, int(gone[0]))}: the timestamp {self._field.name!r} must not be null for "
-                "windows, got a null. Leave such rows out with filters"
-            )
+            first = int(gone[0])
+            is_null = values[first] is None or (stamps.missing is not None and bool(stamps.missing[first]))
+            self._refuse_missing("timestamp", self._field.name, group, rows, first, is_nan=not is_null)
         return values
+
+    def _refuse_missing(
+        self, role: str, column: str, group: int, rows: NDArray[np.int64] | None, place: int, *, is_nan: bool
+    ) -> NoReturn:
+        rule, got, kept = ("NaN", "NaN", "<= float('inf')") if is_nan else ("null", "a null", ".is_valid()")
+        raise InvalidArgumentError(
+            f"{self._place(group, rows, place)}: the {role} {column!r} must not be {rule} for windows, got {got}. "
+            f"Leave such rows out with filters=col({column!r}){' ' if is_nan else ''}{kept}"
+        )
 
     def _refuse_unsorted(
         self, stamps: Decoded, group: int, rows: NDArray[np.int64] | None, wrong: int, before: int

@@ -299,15 +299,23 @@ def test_unsorted_window_rows_raise_with_their_row(tmp_path: Path) -> None:
         petastore.make_reader(url, NGram({0: ["time"], 1: ["time"]}, 100, "time"))
 
 
-@pytest.mark.parametrize("gone", [None, float("nan")])
-def test_missing_window_timestamps_raise_with_their_row(tmp_path: Path, gone: Any) -> None:
-    url = write_plain(tmp_path, time=[0.0, 1.0, 2.0, 3.0, 4.0, gone, 6.0, 7.0])
+@pytest.mark.parametrize(
+    ("gone", "rule", "kept"),
+    [(None, "null", col("time").is_valid()), (float("nan"), "NaN", col("time") <= float("inf"))],
+)
+def test_missing_window_timestamps_raise_with_their_row(tmp_path: Path, gone: Any, rule: str, kept: Any) -> None:
+    url = write_plain(tmp_path, time=[0.0, 1.0, 2.0, 3.0, 4.0, gone, 6.0, 7.0], row=range(8))
     asked = NGram({0: ["time"], 1: ["time"]}, 100, "time")
     with pytest.raises(
         InvalidArgumentError,
-        match=r"row 1 of row group 1 in part\.parquet: the timestamp 'time' must not be null for windows",
+        match=rf"row 1 of row group 1 in part\.parquet: the timestamp 'time' must not be {rule} .*, got .*{rule}",
     ):
         petastore.make_reader(url, asked)
+    with petastore.make_reader(url, asked, filters=kept) as reader:
+        assert len(reader) == 6
+    keys = NGram({0: ["time"], 1: ["time"]}, 100, "row", group_by="time")
+    with pytest.raises(InvalidArgumentError, match=rf"the group_by column 'time' must not be {rule} for windows, got"):
+        petastore.make_reader(url, keys)
     with petastore.make_reader(url, asked, filters=[("time", "<", 4)]) as reader:
         assert len(reader) == 3
 

@@ -91,7 +91,7 @@ def test_cached_window_starts_are_used_only_for_the_same_ngram(tmp_path: Path, m
         (
             [0.0, 1.0, 2.0, 3.0, float("nan")],
             np.float64,
-            r"row 0 of row group 1 in .*: the timestamp 'time' must not be null .*, got a null",
+            r"row 0 of row group 1 in .*: the timestamp 'time' must not be NaN .*, got NaN.*<= float\('inf'\)",
         ),
     ],
     ids=["unsorted", "missing", "no number"],
