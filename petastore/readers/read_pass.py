@@ -25,6 +25,12 @@ __all__ = ["STOPPED", "Pass", "Position"]
 
 STOPPED = "this reader was stopped. Open another one"
 
+_REPLACED = (
+    "this iterator has ended, because another loop over its reader was started. Start a new loop, which continues at "
+    "the reader's position"
+)
+"""Error message of an iterator that another iterator of the same reader has replaced."""
+
 
 class Pass:
     """Pass: one iteration over a reader, up to the end of the last epoch, with its own pipeline.
@@ -126,6 +132,9 @@ class Pass:
                 yield self._handout
             pipeline.join()
             self.is_over = True
+        except ReaderClosedError as closed:
+            is_replaced = self._pipeline is not pipeline and not self._is_stopped
+            raise ReaderClosedError(_REPLACED) if is_replaced else closed from None
         except GeneratorExit:  # the consumer stopped iterating
             pipeline.close()
             pipeline.join()

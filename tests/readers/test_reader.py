@@ -301,6 +301,21 @@ def test_unclosed_reader_warns_and_stops(uneven: str) -> None:
     assert threads_of_petastore() == []
 
 
+def test_iter_batches_after_another_loop_says_that_this_iterator_has_ended(uneven: str) -> None:
+    with petastore.make_reader(uneven) as reader:
+        first = reader.iter_batches(4)
+        next(first)
+        next(reader)
+        for _ in range(2):
+            with pytest.raises(ReaderClosedError, match=r"iterator has ended, because another loop .*Start a new loop"):
+                next(first)
+        second = reader.iter_batches(4)
+        next(second)
+        reader.stop()
+        with pytest.raises(ReaderClosedError, match="stopped"):
+            next(second)
+
+
 def test_garbage_collected_iter_batches_stops_the_worker_threads(uneven: str) -> None:
     reader = petastore.make_reader(uneven, num_epochs=None)
     batches = reader.iter_batches(4)
