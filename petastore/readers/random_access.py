@@ -270,13 +270,14 @@ class RandomAccess:
 
         Raises:
             IndexError: A row number is out of range.
+            InvalidArgumentError: `numbers` has more than one dimension.
             DatasetChangedError: A file differs from the inventory.
             DecodeError: A cell does not match its field; the message names column, file, row group and row.
             StorageError: A file cannot be read.
             TransformError: The transform function raised, or returned an invalid result.
         """
         # groups, rows: shape (n,), row group of each row, and number of the row in this row group
-        groups, rows = self._places(np.atleast_1d(np.asarray(numbers)))
+        groups, rows = self._places(_one_dimensional(numbers))
         cells = self._cells(groups, rows)
         columns = {field.name: self._decoded(field, cells[field.name], groups, rows) for field in self._view}
         if self.transform is not None:
@@ -344,6 +345,20 @@ class RandomAccess:
 
     def _read(self, group: int) -> pa.Table:
         return self.dataset.read(ReadUnit.whole(self.dataset.inventory, group, self._view.fields))
+
+
+def _one_dimensional(numbers: ArrayLike) -> NDArray[Any]:
+    """Convert row numbers to an array of shape (n,); raise an error if they have more dimensions."""
+    try:
+        array = np.atleast_1d(np.asarray(numbers))
+    except ValueError:  # nested lists of different lengths
+        array = None
+    if array is None or array.ndim != 1:
+        raise InvalidArgumentError(
+            f"numbers must be a list of row numbers, such as [3, 0, -1], got {numbers!r:.100}. Pass a list without "
+            "nested lists, or an array of shape (n,)"
+        )
+    return array
 
 
 def reopened(dataset: Dataset) -> Dataset:

@@ -130,6 +130,12 @@ def test_random_access_requires_ints(dataset: Dataset) -> None:
         RandomAccess(dataset).take([0.5])
 
 
+@pytest.mark.parametrize("numbers", [[[1, 2]], [[1, 2], [3]], np.zeros((2, 2), np.int64)])
+def test_random_access_rejects_nested_row_numbers(dataset: Dataset, numbers: Any) -> None:
+    with pytest.raises(petastore.errors.InvalidArgumentError, match="numbers must be a list of row numbers, such as"):
+        RandomAccess(dataset).take(numbers)
+
+
 def test_random_access_to_an_empty_dataset_raises(tmp_path: Path) -> None:
     petastore.write_dataset(str(tmp_path / "none"), petastore.Unischema("row", FIELDS), [])
     rows = RandomAccess(petastore.open_dataset(str(tmp_path / "none")))
