@@ -68,7 +68,13 @@ def open_sources(given: Sequence[SourceGiven], dataset: DatasetOptions, rows: Ro
         )
     asks = [_ask_of(source, dataset, rows) for source in given]
     datasets = _with_equal_types([own.opened() for own, _ in asks])
-    return [MixedSource(opened, own_rows) for opened, (_, own_rows) in zip(datasets, asks, strict=True)]
+    sources = [MixedSource(opened, own_rows) for opened, (_, own_rows) in zip(datasets, asks, strict=True)]
+    for source in sources:
+        if source.rows.quarantine is not None:
+            from petastore.readers.bad_rows.quarantine import refuse_quarantine_inside  # few mixtures need it
+
+            refuse_quarantine_inside(source.rows.quarantine, datasets)
+    return sources
 
 
 def _with_equal_types(datasets: Sequence[Dataset]) -> list[Dataset]:

@@ -320,8 +320,8 @@ class RowOptions:
             in `PETASTORE_CACHE`, or else the user's cache directory; False for no cache.
         exclude_rows: Rows to leave out: a list of tuples `(file, row group, row)`. `file` is the path relative to the
             dataset, with or without the dataset's URL before it, `row group` the number in the file and `row` the
-            number in the row group, both from 0. Errors, quarantined rows and the columns of `provenance=True` contain
-            these three values.
+            number in the row group, both from 0. In a mixture, the URL is required if several datasets have the row.
+            Errors, quarantined rows and the columns of `provenance=True` contain these three values.
 
     Args: Bad rows
         on_error: Handling of bad rows: rows with a cell that cannot be decoded, or for which `transform_spec` raises.
@@ -330,7 +330,7 @@ class RowOptions:
             once, when the reader is opened. The number of batches is therefore exact, and equal on all ranks. The
             result is cached in `filter_cache`, unless the transform function has no method `cache_key()`.
         quarantine: Directory or URL of the Parquet files to which `on_error="quarantine"` writes bad rows, with their
-            location and the error.
+            location and the error. It must be outside the dataset.
         max_bad_rows: Maximum number of bad rows to skip, or their share of the selected rows as a float below 1;
             more raise an error. None means no limit, but at least one row must be good.
 

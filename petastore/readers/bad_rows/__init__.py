@@ -42,6 +42,10 @@ def selected_rows(
         TransformError: The predicate raised; or there are too many bad rows.
     """
     # Lazy imports, so that the first batch of a reader without filters arrives 20 ms sooner.
+    if rows.quarantine is not None:
+        from petastore.readers.bad_rows.quarantine import refuse_quarantine_inside
+
+        refuse_quarantine_inside(rows.quarantine, [dataset])
     selection = None
     if rows.has_filter:
         from petastore.selecting.filter import select_rows

@@ -18,15 +18,15 @@ import pyarrow.parquet as pq
 
 from petastore.codecs.arrow.arrow_to_numpy import plain_layout
 from petastore.dataset import Dataset
-from petastore.errors import DecodeError, FileMissingError
+from petastore.errors import DecodeError, FileMissingError, InvalidArgumentError
 from petastore.plan.selection import Selection
 from petastore.readers.bad_rows.row_check import RowError
 from petastore.schema.field import UnischemaField
-from petastore.storage.files.file_systems import scheme_and_host
+from petastore.storage.files.file_systems import full_url, path_in, scheme_and_host
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.files.whole_files import read_range, replace_whole
 
-__all__ = ["Quarantine"]
+__all__ = ["Quarantine", "refuse_quarantine_inside"]
 
 _MOST_BYTES = 128 * 1024 * 1024
 """Size in bytes above which a quarantine file is closed; bad rows of the next row group begin a new file."""
@@ -83,9 +83,10 @@ class Quarantine:
     def _location(self) -> Location:
         """Return the location of the directory; it shares the credentials of a dataset on the same host."""
         text, of_dataset = os.fspath(self.url), self.dataset.location
-        shares = not of_dataset.is_local and scheme_and_host(text) == scheme_and_host(of_dataset.url)
-        filesystem = of_dataset.filesystem if shares else None
-        return open_location(text, filesystem=filesystem, timeout_s=of_dataset.timeout_s)
+        if of_dataset.is_local or scheme_and_host(text) != scheme_and_host(of_dataset.url):
+            return open_location(text, timeout_s=of_dataset.timeout_s)
+        root = path_in(of_dataset.filesystem, text, of_dataset.filesystem)
+        return Location(full_url(text), of_dataset.filesystem, root, timeout_s=of_dataset.timeout_s)
 
     def _files(self, rows: Iterable[tuple[int, list[int], dict[str, Any], list[RowError]]]) -> Iterator[bytes]:
         """Yield the content of each Parquet file, as bytes."""
@@ -119,6 +120,34 @@ class Quarantine:
                 "row": pa.StructArray.from_arrays(stored, names=list(cells)),
             }
         )
+
+
+def refuse_quarantine_inside(url: str | os.PathLike[str], datasets: Iterable[Dataset]) -> None:
+    """Raise an error if the quarantine is inside a dataset, whose next reader would read its files as data.
+
+    Args:
+        url: URL or path of the directory.
+        datasets: Datasets that must not contain the directory.
+
+    Raises:
+        InvalidArgumentError: The quarantine is the directory of a dataset, or is below it.
+    """
+    text = os.fspath(url)
+    for location in (dataset.location for dataset in datasets):
+        if scheme_and_host(text) != scheme_and_host(location.url):
+            continue
+        paths = [location.root] if location.paths is None else [location.join(path) for path in location.paths]
+        path = _real(location, path_in(location.filesystem, text, location.filesystem))
+        if any(f"{path}/".startswith(f"{_real(location, root).rstrip('/')}/") for root in paths):
+            raise InvalidArgumentError(
+                f"quarantine must be outside the dataset, got {text!r}, which is inside {location.url}. Pass another "
+                "directory, because the next reader would read the quarantined rows as data"
+            )
+
+
+def _real(location: Location, path: str) -> str:
+    """Return a path without symbolic links, if the filesystem is local."""
+    return os.path.realpath(path) if location.is_local else path
 
 
 def _exists(location: Location, relative: str) -> bool:

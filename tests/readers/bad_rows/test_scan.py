@@ -15,7 +15,16 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from petastore import TransformSpec, Unischema, UnischemaField, col, make_batch_reader, make_mixed_reader, make_reader
+from petastore import (
+    TransformSpec,
+    Unischema,
+    UnischemaField,
+    col,
+    make_batch_reader,
+    make_mixed_reader,
+    make_reader,
+    write_dataset,
+)
 from petastore.adapters.torch import DataLoader, MapDataset, ReaderDataset
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.errors import DecodeError, InvalidArgumentError, TransformError
@@ -358,3 +367,48 @@ def test_rows_of_exclude_rows_are_neither_read_nor_checked_for_errors(url: str, 
         assert reader.plan.selection is not None
         assert [(step.by, step.rows) for step in reader.plan.selection.pruned] == [("excluded rows", len(BAD_CELLS))]
         assert reader.diagnostics["excluded_rows"] == len(BAD_CELLS)
+
+
+def has_no_three(row: dict[str, Any]) -> dict[str, Any]:
+    return row if row["id"] != 3 else row["missing"]
+
+
+@pytest.mark.parametrize("quarantine", ["{}", "{}/bad", "file://{}/a/../b", "{}-link/bad"])
+def test_quarantine_inside_the_dataset_raises(tmp_path: Path, quarantine: str) -> None:
+    url = tmp_path / "data"
+    write_dataset(url, {"id": range(10)})
+    (tmp_path / "data-link").symlink_to(url)
+    options: dict[str, Any] = {"transform_spec": has_no_three, "on_error": "quarantine"}
+    options["quarantine"] = quarantine.format(url)
+    write_dataset(tmp_path / "more", {"id": range(10, 20)})
+    for open_reader in (
+        lambda: make_reader(url, **options),
+        lambda: make_reader([str(url)], **options),
+        lambda: make_mixed_reader([str(tmp_path / "more"), str(url)], [1, 1], **options),
+        lambda: MapDataset(url, **options),
+    ):
+        with pytest.raises(InvalidArgumentError, match=r"quarantine must be outside the dataset, got .*is inside"):
+            open_reader()
+    assert make_reader(url).num_rows == 10
+
+
+def test_quarantine_inside_a_remote_dataset_raises(tmp_path: Path) -> None:
+    write_dataset("memory://quarantined/data", {"id": range(10)})
+    options: dict[str, Any] = {"transform_spec": has_no_three, "on_error": "quarantine"}
+    with pytest.raises(InvalidArgumentError, match="quarantine must be outside the dataset"):
+        make_reader("memory://quarantined/data", quarantine="memory://quarantined/data/bad", **options)
+    for outside in ("memory://quarantined/data-bad", tmp_path / "quarantined" / "data" / "bad"):
+        with make_reader("memory://quarantined/data", quarantine=outside, **options) as reader:
+            assert reader.num_rows == 9
+        with make_reader(outside, ["source_row"]) as reader:
+            assert [int(row.source_row) for row in reader] == [3]
+
+
+def test_quarantine_may_be_beside_the_listed_files_of_a_dataset(tmp_path: Path) -> None:
+    write_dataset(tmp_path, {"id": range(10)})
+    files = sorted(str(file) for file in tmp_path.glob("*.parquet"))
+    options: dict[str, Any] = {"transform_spec": has_no_three, "on_error": "quarantine"}
+    with make_reader(files, quarantine=tmp_path / "bad", **options) as reader:
+        assert reader.num_rows == 9
+    with make_reader(files) as reader:
+        assert reader.num_rows == 10
