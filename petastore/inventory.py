@@ -176,7 +176,7 @@ class Inventory:
         return paths[numbers], self.ordinal[groups]
 
     def find_rows(
-        self, places: Iterable[RowPlace], *, name: str
+        self, places: Iterable[RowPlace], *, name: str, urls: Sequence[str] = ()
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Find rows that are given by file path, row group in the file, and row.
 
@@ -186,6 +186,7 @@ class Inventory:
         Args:
             places: Places of rows, of length n.
             name: Name of the parameter, for messages.
+            urls: URL of each file's dataset; places may then also name a file by this URL and its path.
 
         Returns:
             Three arrays of equal length: index into `places`, ascending; row group; and row in the row group.
@@ -205,9 +206,12 @@ class Inventory:
         asked = np.array([place[1:] for place in checked], dtype=np.int64).reshape(-1, 2)
         parts = [np.empty((2, 0), dtype=np.int64)]
         for number, file in enumerate(self.files):
-            if file.path in of_files:
+            named = of_files.get(file.path, [])
+            if urls:
+                named = named + of_files.get(f"{urls[number]}/{file.path}", [])
+            if named:
                 first, stop = self._borders[number : number + 2].tolist()
-                ordinals, which = self.ordinal[first:stop], np.array(of_files[file.path])
+                ordinals, which = self.ordinal[first:stop], np.array(named)
                 by_ordinal = np.argsort(ordinals, kind="stable")
                 low, high = (np.searchsorted(ordinals[by_ordinal], asked[which, 0], side) for side in ("left", "right"))
                 times = high - low
@@ -220,7 +224,7 @@ class Inventory:
         if len(missing):
             raise InvalidArgumentError(
                 f"{name} must name rows of the dataset, got {checked[missing[0]]}, which does not exist. Name each "
-                "file by its path relative to the dataset"
+                f"file by its path relative to the dataset{', with or without the URL of the dataset' if urls else ''}"
             )
         order = np.argsort(index, kind="stable")
         return index[order], groups[order], asked[index[order], 1]

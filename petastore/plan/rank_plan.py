@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import bisect
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -25,7 +25,7 @@ from petastore.plan.cursor import Cursor
 from petastore.plan.request import AllGather, ReadRequest, Shard, assert_agreed, facts_of, whole_number
 
 if TYPE_CHECKING:
-    from petastore.inventory import Inventory
+    from petastore.inventory import Inventory, RowPlace
     from petastore.plan.report.explanation import Explanation, MixtureExplanation
     from petastore.plan.report.feeds import Feeds
     from petastore.plan.report.step_rows import RowPlaces, RowSteps, StepLookup, StepRows
@@ -78,6 +78,21 @@ class RankPlan(abc.ABC):
 
             They identify the rows, columns, order, epochs, `last_batch` and the number of ranks.
             """
+
+    @property
+    def named_inventory(self) -> Inventory:
+        """Inventory with the paths by which readers name the files: in a mixture, after the URL of the dataset."""
+        return self.inventory
+
+    def find_rows(
+        self, places: Iterable[RowPlace], *, name: str
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Find rows by `(file, row group, row)`, as `Inventory.find_rows`.
+
+        In a mixture, the path of a file may begin with the URL of its dataset. Without a URL, the result contains the
+        row of each source that has it.
+        """
+        return self.inventory.find_rows(places, name=name)
 
     @once
     def first_groups(self) -> NDArray[np.int64]:
@@ -244,8 +259,9 @@ class RankPlan(abc.ABC):
     ) -> RowSteps:
         """Return the training steps and ranks that read given rows in an epoch.
 
-        No data is read. A window (`NGram`) is given by its first row. In a mixture, a path names the file in each
-        source that has it, and row numbers count across all sources. An epoch of `stop="cycle"` never ends; it is
+        No data is read. A window (`NGram`) is given by its first row. In a mixture, a path with the URL of its dataset
+        names the file of this dataset, a path without URL names the file in each source that has it, and row numbers
+        count across all sources. An epoch of `stop="cycle"` never ends; it is
         divided into parts of `steps_per_epoch` steps, and `epoch` is the number of such a part.
 
         Args:

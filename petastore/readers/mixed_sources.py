@@ -74,7 +74,21 @@ def open_sources(given: Sequence[SourceGiven], dataset: DatasetOptions, rows: Ro
             from petastore.readers.bad_rows.quarantine import refuse_quarantine_inside  # few mixtures need it
 
             refuse_quarantine_inside(source.rows.quarantine, datasets)
+    if not rows.exclude_rows:
+        return sources
+    from petastore.readers.bad_rows.excluded_rows import divide_excluded_rows  # few mixtures need it
+
+    sharing = [number for number, each in enumerate(given) if not _has_own_exclude_rows(each)]
+    divided = divide_excluded_rows(rows.exclude_rows, [datasets[number] for number in sharing])
+    for number, places in zip(sharing, divided, strict=True):
+        own_rows = dataclasses.replace(sources[number].rows, exclude_rows=places)
+        sources[number] = dataclasses.replace(sources[number], rows=own_rows)
     return sources
+
+
+def _has_own_exclude_rows(source: SourceGiven) -> bool:
+    """Return whether a source has its own `exclude_rows`, instead of that of the mixture."""
+    return isinstance(source, Mapping) and "exclude_rows" in source
 
 
 def _with_equal_types(datasets: Sequence[Dataset]) -> list[Dataset]:
@@ -235,6 +249,7 @@ def MixedReader(  # noqa: N802 - a public name, like that of a class
         InvalidArgumentError: `source_column` is the name of an existing column.
     """
     of_sources = [as_transform_spec(each) for each in transforms] if isinstance(transforms, Sequence) else None
+    mixture = dataclasses.replace(mixture, urls=tuple(dataset.url for dataset in datasets))
     return Reader(
         MixedDatasets(tuple(datasets), mixture),
         mixture,

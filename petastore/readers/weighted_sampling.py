@@ -191,4 +191,5 @@ def _mixture(readers: Sequence[Reader], weights: Sequence[Any], *, batching: Bat
         seed=mix(*(plan.request.order.seed for plan in plans)) if seed is None else seed,
         epochs=None if is_endless else 1,
         chosen=frozenset({"seed"} if are_drawn else ()),
+        urls=tuple(reader.dataset.url for reader in readers),
     )

@@ -287,7 +287,7 @@ def rank_spikes(
         seen = _of_rows(plan, losses, threshold)
     else:
         seen = _of_steps(plan, losses, batch_size, after, window, threshold)
-    inventory, files = plan.inventory, plan.inventory.file[seen.groups]
+    inventory, files = plan.named_inventory, plan.inventory.file[seen.groups]
     of_files = _Scores.of(files, seen.in_spike)
     names = [file.path for file in inventory.files]
     label_ranking, label_of_row = None, np.zeros(len(seen.numbers))
@@ -396,7 +396,7 @@ def _of_rows(plan: RankPlan, losses: Losses, threshold: float) -> _Seen:
     Each entry of the log is one occurrence. It is in a spike if its loss is a spike among all losses of the log.
     """
     scores = find_spikes(losses.losses, window=None, threshold=threshold)
-    index, groups, rows = plan.inventory.find_rows(losses.rows or (), name="rows")
+    index, groups, rows = plan.find_rows(losses.rows or (), name="rows")
     numbers, in_spike = plan.inventory.first_rows[groups] + rows, scores[index] > 0
 
     def row_scores(candidates: NDArray[np.int64]) -> _Scores:

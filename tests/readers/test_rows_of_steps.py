@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import petastore
 from petastore import NGram, col, make_mixed_reader, make_reader
+from petastore.errors import InvalidArgumentError
 from petastore.plan import Cursor
 from petastore.plan.state import resume
 from tests.tier import sized
@@ -60,41 +65,31 @@ def given_places(batch: Any) -> list[Place]:
     )
 
 
-def traced_places(reader: petastore.Reader, rows: Any) -> list[Place]:
-    """Return the places in the form of `provenance=True`: in a mixture, paths begin with the dataset's URL."""
-    if isinstance(reader.plan, petastore.Plan):
-        return list(rows.places())
-    return [
-        (f"{reader.dataset.datasets[source].url}/{file}", group, row)
-        for source, (file, group, row) in zip(rows.sources.tolist(), rows.places(), strict=True)
-    ]
-
-
 def check(readers: list[petastore.Reader], size: int, after: Cursor | None, most: int = 15) -> None:
     """Compare each step of all ranks with the plan of the first rank."""
-    plan, seen = readers[0].plan, {}
+    plan, seen, epochs = readers[0].plan, collections.Counter[tuple[int, int, int]](), set[int]()
     for rank, reader in enumerate(readers):
         for step, batch in enumerate(reader.iter_batches(size)):
             if step == most:
                 break
             rows = plan.rows_of_step(step, batch_size=size, rank=rank, after=after)
-            assert traced_places(reader, rows) == given_places(batch), (step, rank)
+            assert list(rows.places()) == given_places(batch), (step, rank)
             valid = batch["valid"].tolist() if "valid" in batch.columns else [True] * len(rows)
             assert rows.valid.tolist() == valid
             numbers = rows.numbers[rows.valid].tolist()
-            seen.update({(step, rank, number): rows.epoch for number in numbers})
+            seen.update((step, rank, number) for number in numbers)
+            epochs.update({rows.epoch} if numbers else ())
     numbers = sorted({number for _, _, number in seen})
     last = max((step for step, _, _ in seen), default=0)
-    epochs = set(seen.values())
     if getattr(plan, "stop", None) == "cycle":  # epochs are looked up in parts, because this epoch is endless
         first = 0 if after is None else after.epoch
         epochs = {first + step // plan.steps_per_epoch(size) for step, _, _ in seen}
-    found = set()
+    found = collections.Counter[tuple[int, int, int]]()
     for epoch in sorted(epochs):
         steps = plan.steps_of_rows(numbers, batch_size=size, epoch=epoch, after=after)
         triples = zip(steps.steps.tolist(), steps.ranks.tolist(), steps.rows.tolist(), strict=True)
-        found |= {(step, rank, numbers[row]) for step, rank, row in triples if step <= last}
-    assert found == set(seen)
+        found.update((step, rank, numbers[row]) for step, rank, row in triples if step <= last)
+    assert found == seen
 
 
 @settings(
@@ -158,6 +153,59 @@ def test_exclude_rows_accepts_the_rows_of_a_step(urls: list[str]) -> None:
         assert reader.num_rows == 97 - 8
         for batch in reader.iter_batches(8):
             assert not set(given_places(batch)) & set(places)
+
+
+@pytest.mark.parametrize("size", [6, 32, 60])
+def test_steps_of_rows_lists_each_read_of_a_row_that_wrap_repeats(tmp_path: Path, size: int) -> None:
+    petastore.write_dataset(tmp_path, {"id": np.arange(23)})
+    with make_reader(tmp_path, last_batch="wrap") as reader:
+        ids = np.concatenate([batch["id"] for batch in reader.iter_batches(size)])
+        found = reader.plan.steps_of_rows(np.arange(23), batch_size=size)
+    assert np.bincount(found.rows, minlength=23).tolist() == np.bincount(ids, minlength=23).tolist()
+
+
+def test_rows_of_a_mixture_are_found_by_the_url_of_their_dataset(tmp_path: Path) -> None:
+    urls = datasets_with_equal_file_names(tmp_path)
+    with make_mixed_reader(urls, [1, 1], provenance=True) as reader:
+        batch = next(reader.iter_batches(5))
+        places, traced = reader.position().rows, reader.plan.rows_of_step(0, batch_size=5).places()
+        assert places == traced == tuple(given_places(batch))
+        assert reader.plan.steps_of_rows(places, batch_size=5).steps.tolist() == [0] * 5
+        assert len(reader.plan.steps_of_rows([("part.parquet", 0, 0)], batch_size=5)) == 2
+    excluded = set(batch["id"].tolist())
+    with make_mixed_reader(urls, [1, 1], stop="all_exhausted", exclude_rows=traced) as reader:
+        ids = {row.id for row in reader}
+    assert ids == {*range(10), *range(100, 110)} - excluded
+
+
+def test_exclude_rows_of_a_mixture_needs_the_url_only_if_it_is_ambiguous(tmp_path: Path) -> None:
+    urls = datasets_with_equal_file_names(tmp_path)
+    asked: dict[str, Any] = {"stop": "all_exhausted", "exclude_rows": [("part.parquet", 0, 0)]}
+    with pytest.raises(InvalidArgumentError, match=r"must name rows of one dataset, got .*, which 2 datasets have"):
+        make_mixed_reader(urls, [1, 1], **asked)
+    # Both sources are one dataset, so the row is excluded from both.
+    with make_mixed_reader([urls[0], urls[0]], [1, 1], **asked) as reader:
+        assert {row.id for row in reader} == set(range(1, 10))
+    (tmp_path / "1" / "part.parquet").rename(tmp_path / "1" / "another.parquet")
+    with make_mixed_reader(urls, [1, 1], **asked) as reader:
+        assert {row.id for row in reader} == {*range(1, 10), *range(100, 110)}
+    with make_mixed_reader([urls[0], {"dataset_url": urls[1], "exclude_rows": None}], [1, 1], **asked) as reader:
+        assert {row.id for row in reader} == {*range(1, 10), *range(100, 110)}
+    with pytest.raises(InvalidArgumentError, match=r"\('part.parquet', 0, 10\), which does not exist in any source"):
+        make_mixed_reader(urls, [1, 1], exclude_rows=[("part.parquet", 0, 10)])
+
+
+@pytest.mark.parametrize("rows", [5, [5, (1, 2)], "part.parquet", [[]]])
+def test_steps_of_rows_rejects_values_that_are_not_lists_of_rows(urls: list[str], rows: Any) -> None:
+    with make_reader(urls[0]) as reader, pytest.raises(InvalidArgumentError, match=r"^rows must "):
+        reader.plan.steps_of_rows(rows, batch_size=3)
+
+
+def datasets_with_equal_file_names(folder: Path) -> list[str]:
+    for number in (0, 1):
+        (folder / str(number)).mkdir()
+        pq.write_table(pa.table({"id": np.arange(10) + 100 * number}), folder / str(number) / "part.parquet")
+    return [str(folder / "0"), str(folder / "1")]
 
 
 def test_exclude_rows_accepts_rows_as_a_mixture_names_them(urls: list[str]) -> None:

@@ -25,14 +25,14 @@ import dataclasses
 import functools
 import hashlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.errors import InvalidArgumentError, NoDataAvailableError
-from petastore.inventory import Inventory
+from petastore.inventory import Inventory, RowPlace
 from petastore.lazy import once
 from petastore.plan.batches.epoch_batches import EpochBatches, EpochSteps, SharedSteps, lanes_of
 from petastore.plan.batches.spans import EpochOfBatches, Source
@@ -108,6 +108,9 @@ class Mixture(RankPlan):
     """`{"seed"}` if the user did not set the seed; otherwise empty.
 
     A restored state may replace a seed that the user did not set."""
+
+    urls: tuple[str, ...] = ()
+    """URL of each source's dataset, with which rows are named; empty if the sources have no URLs."""
 
     selection: ClassVar[None] = None
     """None, because each source has its own selection."""
@@ -222,6 +225,26 @@ class Mixture(RankPlan):
             file=np.concatenate([part.file + first for part, first in zip(parts, first_files, strict=True)]),
             **arrays,
         )
+
+    @once
+    def named_inventory(self) -> Inventory:
+        """Inventory in which the path of each file begins with the URL of its dataset, if `urls` are known."""
+        if not self.urls:
+            return self.inventory
+        named = zip(self.inventory.files, self._urls_of_files, strict=True)
+        files = tuple(dataclasses.replace(file, path=f"{url}/{file.path}") for file, url in named)
+        return dataclasses.replace(self.inventory, files=files)
+
+    @once
+    def _urls_of_files(self) -> list[str]:
+        """URL of the dataset of each file; empty if `urls` are not known."""
+        return [url for url, source in zip(self.urls, self.sources, strict=False) for _ in source.inventory.files]
+
+    def find_rows(
+        self, places: Iterable[RowPlace], *, name: str
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Find rows by `(file, row group, row)`, where the path of a file may begin with the URL of its dataset."""
+        return self.inventory.find_rows(places, name=name, urls=self._urls_of_files)
 
     @once
     def _line(self) -> MixedLine:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +35,9 @@ class TracedPlan(Protocol):
     def inventory(self) -> Inventory: ...
 
     @property
+    def named_inventory(self) -> Inventory: ...
+
+    @property
     def request(self) -> ReadRequest: ...
 
     @property
@@ -48,6 +51,10 @@ class TracedPlan(Protocol):
 
     @property
     def _walked_rows(self) -> int: ...
+
+    def find_rows(
+        self, places: Iterable[RowPlace], *, name: str
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]: ...
 
     def steps_per_epoch(self, batch_size: int) -> int: ...
 
@@ -84,7 +91,9 @@ class StepRows:
     In the epoch of `after`, steps count from that position."""
 
     inventory: Inventory
-    """Files and row groups of the plan; in a mixture, of all sources."""
+    """Files and row groups of the plan.
+
+    In a mixture, those of all sources; the path of a file then begins with the URL of its dataset."""
 
     ranks: NDArray[np.int64]
     """Rank of each row, ascending."""
@@ -133,7 +142,8 @@ class StepRows:
     def places(self) -> tuple[tuple[str, int, int], ...]:
         """Return `(file, row group, row)` of each row.
 
-        `make_reader` accepts these tuples as `exclude_rows`.
+        Readers accept these tuples as `exclude_rows`. In a mixture, the path of a file begins with the URL of its
+        dataset.
         """
         files, ordinals = self.inventory.places_of(self.groups)
         return tuple(zip(files.tolist(), ordinals.tolist(), self.rows.tolist(), strict=True))
@@ -242,7 +252,7 @@ class StepLookup:
             step=step,
             epoch=begin.epoch,
             step_of_epoch=in_epoch,
-            inventory=self._plan.inventory,
+            inventory=self._plan.named_inventory,
             ranks=np.repeat(np.array(ranks, dtype=np.int64), sizes),
             groups=groups,
             rows=rows,
@@ -260,7 +270,7 @@ class StepLookup:
             )
         begin, before, steps = self._epoch_at(epoch, batch_size, after)
         layout = self._steps(batch_size, begin)
-        which, groups, numbers = _given_rows(plan.inventory, rows)
+        which, groups, numbers = _given_rows(plan, rows)
         sources = np.searchsorted(plan.first_groups, groups, side="right") - 1
         found = [(which[:0], which[:0], which[:0])]
         for source in np.unique(sources).tolist():
@@ -389,25 +399,24 @@ class StepLookup:
         return index, places
 
 
-def _given_rows(
-    inventory: Inventory, rows: RowPlaces
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _given_rows(plan: TracedPlan, rows: RowPlaces) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return the row group and row number of rows that the user passed.
 
     The result has three arrays of equal length: index into `rows`, row group and row number. The index is needed
     because a mixture may have the same path in several sources.
     """
-    numbers = np.asarray(rows) if isinstance(rows, np.ndarray) else None
-    listed = [] if numbers is not None else list(rows)  # type: ignore[arg-type]
-    if listed and not isinstance(listed[0], (tuple, list)):
-        numbers = np.asarray(listed)
-    if numbers is None:
-        return inventory.find_rows(cast("list[RowPlace]", listed), name="rows")
-    total = inventory.num_rows
+    given: Any = list(rows) if isinstance(rows, Iterable) and not isinstance(rows, np.ndarray) else rows
+    if isinstance(given, list) and (not given or isinstance(given[0], (tuple, list))):
+        return plan.find_rows(given, name="rows")
+    try:
+        numbers = np.asarray(given)
+    except ValueError:  # numbers and lists are mixed
+        numbers = np.empty((), dtype=object)
+    inventory, total = plan.inventory, plan.inventory.num_rows
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or ((numbers < 0) | (numbers >= total)).any():
         raise InvalidArgumentError(
             f"rows must be a list of (file, row group, row), or of row numbers from 0 to {total - 1:,}, got "
-            f"{rows!r:.100}"
+            f"{given!r:.100}"
         )
     numbers = numbers.astype(np.int64)
     groups = np.searchsorted(inventory.first_rows, numbers, side="right") - 1
