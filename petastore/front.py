@@ -137,8 +137,8 @@ def make_mixed_reader(
 ) -> Reader:
     """Open a reader that mixes several datasets by weight.
 
-    Proportions are exact, and the order of rows is deterministic and resumable. A source that is exhausted before the
-    epoch ends starts over, in another order.
+    Each source gets its share of the rows, exactly or rounded by at most 1 %. The order of rows is deterministic and
+    resumable. A source that is exhausted before the epoch ends starts over, in another order.
 
     Args:
         sources: One item per dataset: a URL, a `Dataset`, or a dict with `dataset_url` and any of `filters`,

@@ -28,7 +28,7 @@ __all__ = ["WeightedSamplingReader"]
 class WeightedSamplingReader(Reader):
     """A reader that mixes the rows of several readers by probability, with all methods of `Reader`.
 
-    Mixing is deterministic: proportions are exact, and equal seeds give the same rows in every run, also after a
+    Mixing is deterministic: proportions are fixed, and equal seeds give the same rows in every run, also after a
     resume. Iteration ends when the rows of one reader are used up (all epochs of this reader, on all ranks). If all
     readers are endless, iteration never ends. Do not iterate or close the readers yourself: this reader uses their
     plan, dataset and transform, and closes them.

@@ -6,11 +6,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from petastore import TransformSpec
+from petastore import TransformSpec, make_mixed_reader, write_dataset
 from petastore.dataset import Dataset
-from petastore.plan.mixture.mixture import Mixture
+from petastore.plan.mixture.mixture import Batching, Mixture
 from petastore.readers.mixed_sources import MixedReader
 from petastore.work.pools import Workers
 from tests.readers.small import plan_of, written
@@ -61,3 +62,18 @@ def test_mixed_reader_accepts_one_transform_or_one_per_source(datasets: list[Dat
 def test_batched_mixed_reader_yields_batches_with_all_rows(datasets: list[Dataset]) -> None:
     with MixedReader(datasets, mixture_of(datasets), workers=DUMMY, batched=True) as reader:
         assert sum(len(batch.id) for batch in reader) == reader.num_rows
+
+
+@pytest.mark.parametrize("batching", ["mixed", "per_source"])
+def test_mixture_by_numbers_of_rows_reads_each_row_of_unequal_sources_once(tmp_path: Path, batching: Batching) -> None:
+    sizes = {"big": 50_000, "small": 5}
+    for name, rows in sizes.items():
+        write_dataset(tmp_path / name, {"id": np.arange(rows)}, rows_per_row_group=5000)
+    urls = [str(tmp_path / name) for name in sizes]
+    with make_mixed_reader(
+        urls, list(sizes.values()), stop="all_exhausted", batching=batching, source_column="source", shuffle_rows=True
+    ) as reader:
+        batches = list(reader.iter_batches(5))
+    for source, rows in enumerate(sizes.values()):
+        ids = np.concatenate([batch["id"][batch["source"] == source] for batch in batches])
+        assert np.array_equal(np.sort(ids), np.arange(rows))

@@ -1,8 +1,7 @@
 """Source order of a mixture: the source of the row at each position. No I/O.
 
-The order is computed from a table. Weights are converted to small integers w (`proportions`) with the sum P, the
-*period*. In the sequence of all rows of a mixture (the *line*), each period of P positions has exactly w[s] positions
-of source s:
+The order is computed from a table. Weights are rounded to integers w (`proportions`) with the sum P, the *period*. In
+the sequence of all rows of a mixture (the *line*), each period of P positions has exactly w[s] positions of source s:
 
 1. Inside a period, positions are sorted by (j + u) / w[s] for the j-th position of source s, with a hash u in [0, 1).
    Each source is therefore spread evenly, within one position of its share, but its positions are not periodic.
@@ -49,8 +48,22 @@ __all__ = [
     "proportions",
 ]
 
-LONGEST_PERIOD = 4096
-"""Maximum period: the number of positions in which the proportions are exact."""
+_USUAL_PERIOD = 4096
+"""Maximum period, unless a weight would then be wrong by more than 1 %."""
+
+LONGEST_PERIOD = 2**20
+"""Maximum period: the number of positions after which each source has had its share."""
+
+_MAX_ERROR = 0.01
+"""Maximum error of the share of a source, as a part of this share."""
+
+_SAFE_SHARE = 0.0001
+"""Smallest share of a source that is always possible: 105 of 1,048,576 positions, so that rounding is below 1 %.
+
+A smaller share is possible if some period has nearly an integer number of positions of each source."""
+
+_PERIODS_AT_A_TIME = 256
+"""Number of periods that are compared at once; each takes memory for all sources."""
 
 MOST_SOURCES = 1024
 """Maximum number of sources of a mixture."""
@@ -84,37 +97,75 @@ def proportions(weights: Sequence[Any]) -> tuple[int, ...]:
     remaining positions are given to the sources with the largest remainders; among equal remainders, the first source
     is preferred.
 
+    If a source's share of these 4096 positions differs from its exact share by more than 1 %, another period is chosen:
+    the shortest of at most 1,048,576 positions in which the smallest share is nearly an integer, and all shares are
+    within 1 %.
+
     Args:
         weights: Numbers above 0: int, float or `fractions.Fraction`; 1 to 1024 of them.
 
     Raises:
-        InvalidArgumentError: A weight is not a finite number above 0, or there are no weights or too many.
+        InvalidArgumentError: A weight is not a finite number above 0, or too small compared with the others; or there
+            are no weights or too many.
 
     Example:
         >>> proportions([0.7, 0.2, 0.1]), proportions([1 / 3, 2 / 3]), proportions([50, 100]), proportions([8])
         ((7, 2, 1), (1, 2), (1, 2), (1,))
-        >>> proportions([1_000_003, 7_654_321, 1])
-        (473, 3622, 1)
+        >>> proportions([1_000_003, 7_654_321]), proportions([1_000_000, 100])
+        ((473, 3623), (10000, 1))
     """
     shares = _shares(weights)
-    periods = np.arange(1, LONGEST_PERIOD + 1)
+    as_floats = np.array([float(share) for share in shares])
+    periods = np.arange(1, _USUAL_PERIOD + 1)
     # ideal: (4096, sources) positions of each source in a period of each length
-    ideal = periods[:, None] * np.array([float(share) for share in shares])
+    ideal = periods[:, None] * as_floats
     whole = np.rint(ideal)
     fits = (np.abs(ideal - whole) <= _EXACT).all(axis=1) & (whole >= 1).all(axis=1)
     if fits.any():
         return tuple(whole[np.argmax(fits)].astype(int).tolist())
-    return _rounded(shares)
+    usual = _rounded(shares)
+    return usual if _errors(np.array([usual]), as_floats)[0] <= _MAX_ERROR else _rounded_to_1_percent(as_floats)
+
+
+def _errors(counts: NDArray[Any], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the largest relative error of a source's share in each of some periods, shape (periods,).
+
+    Args:
+        counts: Positions of each source in each period, shape (periods, sources).
+        shares: Exact share of each source, shape (sources,).
+    """
+    # A weight such as 1e-320 has the share 0.
+    in_periods = counts / counts.sum(axis=1, keepdims=True)
+    return np.abs(in_periods / np.maximum(shares, np.finfo(np.float64).tiny) - 1).max(axis=1)
+
+
+def _rounded_to_1_percent(shares: NDArray[np.float64]) -> tuple[int, ...]:
+    """Return the positions of each source in the shortest period in which all shares are within 1 %.
+
+    In each of the compared periods, the source with the smallest share has nearly an integer number of positions.
+    """
+    least = shares.min()
+    for first in range(1, int(LONGEST_PERIOD * least) + 1, _PERIODS_AT_A_TIME):
+        periods = np.rint(np.arange(first, first + _PERIODS_AT_A_TIME) / least)
+        counts = np.rint(periods[:, None] * shares)
+        fits = (_errors(counts, shares) <= _MAX_ERROR) & (counts.sum(axis=1) <= LONGEST_PERIOD)
+        if fits.any():
+            return tuple(counts[np.argmax(fits)].astype(int).tolist())
+    raise InvalidArgumentError(
+        f"weights must give each source a share that a pattern of {LONGEST_PERIOD:,} rows represents within 1 %, got a "
+        f"share of {least:.3g} for source {int(np.argmin(shares))}. Increase this weight to a share of at least "
+        f"{_SAFE_SHARE}, or leave the source out"
+    )
 
 
 def _rounded(shares: Sequence[Fraction]) -> tuple[int, ...]:
-    """Round shares to integers above 0 whose sum is `LONGEST_PERIOD`.
+    """Round shares to integers above 0 whose sum is 4096.
 
     The ratio of the integers is close to that of the shares.
     """
     small: set[int] = set()
     while True:
-        rest = LONGEST_PERIOD - len(small)
+        rest = _USUAL_PERIOD - len(small)
         total = sum(share for source, share in enumerate(shares) if source not in small)
         wanted = [Fraction(1) if source in small else share * rest / total for source, share in enumerate(shares)]
         smaller = {source for source, positions in enumerate(wanted) if positions < 1}
@@ -123,7 +174,7 @@ def _rounded(shares: Sequence[Fraction]) -> tuple[int, ...]:
         small |= smaller
     counts = [math.floor(positions) for positions in wanted]
     by_remainder = sorted(range(len(counts)), key=lambda source: (counts[source] - wanted[source], source))
-    for source in by_remainder[: LONGEST_PERIOD - sum(counts)]:
+    for source in by_remainder[: _USUAL_PERIOD - sum(counts)]:
         counts[source] += 1
     return tuple(counts)
 

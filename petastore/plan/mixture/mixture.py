@@ -1,7 +1,8 @@
 """Mixture of several datasets by weight, as one deterministic plan. No I/O.
 
-A mixture is an immutable object with the interface of a plan (`RankPlan`). Its proportions are exact, and a run resumes
-without replay. Its row groups are numbered across all sources, source by source.
+A mixture is an immutable object with the interface of a plan (`RankPlan`). Its proportions are exact for the
+integers to which the weights are rounded, and a run resumes without replay. Its row groups are numbered across all
+sources, source by source.
 
 Each source has its own epochs: its q-th row since the first epoch of the mixture is row q % N of its epoch q // N, in
 that epoch's order. An epoch of the mixture has M positions, so that each source yields the same number of rows in every

@@ -35,7 +35,12 @@ from petastore.plan.order.visits import lane_of_visit
         ([10**400, 10**400], (1, 1)),
         ([0.999, 0.001], (999, 1)),
         ([4095, 1], (4095, 1)),
-        ([10**9, 1], (4095, 1)),
+        ([10**6, 100], (10**4, 1)),
+        ([1, 1e-4], (10**4, 1)),
+        ([1, 1e-6], (10**6, 1)),
+        ([3, 0.0002], (15_000, 1)),
+        # Rounded to 4,096 positions, no weight is wrong by more than 1 %.
+        ([1_000_003, 7_654_321], (473, 3623)),
         ([2.5], (1,)),
     ],
 )
@@ -43,15 +48,25 @@ def test_mixture_weights_are_reduced_to_the_smallest_integers(weights: list[Any]
     assert proportions(weights) == expected
 
 
-@given(st.lists(st.floats(1e-12, 1e12), min_size=1, max_size=40))
+@given(st.lists(st.floats(1e-12, 1e12) | st.floats(1e-3, 1), min_size=1, max_size=40))
 def test_mixture_weights_are_rounded_within_a_bound(weights: list[float]) -> None:
-    found = proportions(weights)
-    total, period = sum(map(Fraction, weights)), sum(found)
+    total = sum(map(Fraction, weights))
+    try:
+        found = proportions(weights)
+    except InvalidArgumentError:
+        assert min(map(Fraction, weights)) / total < Fraction(1, 10_000)
+        return
+    period = sum(found)
     assert period <= LONGEST_PERIOD
     assert min(found) >= 1
     for weight, count in zip(weights, found, strict=True):
-        # one position for rounding, and one for each source that was rounded up to one
-        assert abs(Fraction(count, period) - Fraction(weight) / total) <= Fraction(1 + len(weights), LONGEST_PERIOD)
+        assert abs(Fraction(count, period) / (Fraction(weight) / total) - 1) <= Fraction(101, 10_000)
+
+
+@pytest.mark.parametrize("weights", [[1, 1e-9], [10**9, 1], [10**400, 1], [1, 1e-5, 1.23e-6]])
+def test_mixture_weights_that_no_period_represents_raise(weights: list[Any]) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"got a share of .* for source [12]\. Increase .* at least 0\.0001"):
+        proportions(weights)
 
 
 @pytest.mark.parametrize("weights", [[], [0], [-1, 2], ["1"], [None], [True], [float("inf")], [1] * 1025, [1j]])
