@@ -142,7 +142,7 @@ def _field(leaf: Any, fields: Mapping[str, UnischemaField], among: str) -> Unisc
             f"{similar_name_advice(name, fields)}"
         )
     field = fields[name]
-    if isinstance(leaf, NullTest):
+    if isinstance(leaf, NullTest) or _has_only_nulls(field):
         return field  # without the checks below, because any column can be tested for missing values
     if field.codec is not None and field.codec.codec_id != _SCALAR_CODEC:
         raise InvalidArgumentError(
@@ -158,9 +158,16 @@ def _field(leaf: Any, fields: Mapping[str, UnischemaField], among: str) -> Unisc
     return field
 
 
+def _has_only_nulls(field: UnischemaField) -> bool:
+    """Return whether the Arrow type of a column is `null`."""
+    return str(getattr(field.codec, "arrow_type", "")) == "null"
+
+
 def _bound(leaf: Expression, field: UnischemaField) -> Expression:
     if isinstance(leaf, NullTest):
         return Test(leaf.column, "null", None)
+    if _has_only_nulls(field) and isinstance(leaf, (Comparison, Membership)):
+        return Test(leaf.column, "constant", False)  # the result is null, because all values are missing
     if isinstance(leaf, Membership):
         places = [_place(literal, field) for literal in leaf.literals]
         return Test(leaf.column, "in", tuple(sorted({place.below for place in places if place and place.exact})))
