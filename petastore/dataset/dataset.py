@@ -136,13 +136,21 @@ class Dataset:
         names: Iterable[Any] = self.unreadable
         if wanted is not None:
             names = [item.name if isinstance(item, UnischemaField) else item for item in wanted]
+        self.refuse_unreadable(names)
+        return tuple(self.schema) if wanted is None else select_fields(self.schema, wanted, among=self.url)
+
+    def refuse_unreadable(self, names: Iterable[str]) -> None:
+        """Raise the reason if one of these columns cannot be read. Unknown names are ignored.
+
+        Raises:
+            SchemaError: A column cannot be read.
+        """
         for name in names:
             if name in self.unreadable:
                 known = ", ".join(map(repr, self.schema.fields)) or "none"
                 raise SchemaError(
                     f"{self.unreadable[name]}. Or read other columns: set schema_fields to names among {known}"
                 )
-        return tuple(self.schema) if wanted is None else select_fields(self.schema, wanted, among=self.url)
 
     @property
     def paths(self) -> list[str]:

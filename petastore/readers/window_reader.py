@@ -392,9 +392,12 @@ def open_window_reader(dataset: Dataset, ngram: NGram, options: ReadOptions, *, 
 
     Raises:
         InvalidArgumentError: An argument is invalid, or rows are not sorted by timestamp.
+        SchemaError: A column of the NGram or of a filter cannot be read; the message has the reason.
         NoDataAvailableError: There are fewer windows than ranks, with `last_batch="even"`.
     """
     run = options.run
+    named = [ngram.timestamp_field, *ngram.group_by, *ngram.get_field_names_at_all_timesteps()]
+    dataset.refuse_unreadable(field.name if isinstance(field, UnischemaField) else field for field in named)
     ngram = _resolved(ngram, dataset.schema, run.transform_spec)
     names = {field.name for field in ngram.get_field_names_at_all_timesteps() if isinstance(field, UnischemaField)}
     columns = [field for field in dataset.schema if field.name in names]

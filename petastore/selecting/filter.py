@@ -36,7 +36,7 @@ from petastore.schema.select import member_field
 from petastore.schema.unischema import Unischema
 from petastore.selecting.bounds import Bounds
 from petastore.selecting.divide import divide
-from petastore.selecting.predicate import RowPredicate, parse_predicate
+from petastore.selecting.predicate import RowPredicate, parse_predicate, predicate_columns
 from petastore.selecting.remembered import RememberedSelections, selection_directory, selections_of
 from petastore.selecting.selected_groups import selected_groups
 from petastore.selecting.truth import true_rows
@@ -90,6 +90,7 @@ def select_rows(
     Raises:
         InvalidArgumentError: The filter is invalid: an unknown column, a literal of the wrong type, or an ordering
             comparison of a column without order.
+        SchemaError: A filter column cannot be read; the message has the reason.
         DecodeError: A cell of a filter column cannot be decoded.
         TransformError: The predicate raised, or did not return a bool.
         DatasetChangedError: A file differs from the inventory.
@@ -110,6 +111,7 @@ def select_rows(
     expression = None if filters is None else parse_filters(filters)
     predicates: list[RowPredicate] = []
     if predicate is not None:
+        dataset.refuse_unreadable(predicate_columns(predicate))
         zones = dataset.time_zones if batched else None
         parse_predicate(predicate, dataset.schema, zones=zones)  # validate the whole predicate before it is split
         divided = divide(predicate, dataset.schema, dataset.partition_names)
@@ -119,7 +121,7 @@ def select_rows(
         # as in Petastorm. Such a predicate therefore needs no time zones, which are only for DataFrames.
         asked_about = [(divided.of_partitions, None), (divided.of_rows, zones)]
         predicates = [parse_predicate(part, dataset.schema, zones=of) for part, of in asked_about if part is not None]
-    bound = None if expression is None else bind(expression, _fields_of(expression, dataset.schema), among=dataset.url)
+    bound = None if expression is None else _bound(expression, dataset)
     memory = selections_of(dataset, filter_cache)
     among, question = dataset.inventory.rows, "all"
     if rowgroup_selector is not None:
@@ -158,8 +160,14 @@ def filter_row_groups(dataset: Dataset, filters: Expression, among: NDArray[np.b
     Raises:
         InvalidArgumentError, DecodeError, DatasetChangedError: As in `select_rows`.
     """
-    bound = bind(filters, _fields_of(filters, dataset.schema), among=dataset.url)
-    return _Search(dataset, workers, None, np.where(among, dataset.inventory.rows, 0)).filtered(bound, None)
+    search = _Search(dataset, workers, None, np.where(among, dataset.inventory.rows, 0))
+    return search.filtered(_bound(filters, dataset), None)
+
+
+def _bound(expression: Expression, dataset: Dataset) -> Expression:
+    """Return a filter with tests of stored values instead of comparisons; raise an error if it does not fit."""
+    dataset.refuse_unreadable(expression.columns)
+    return bind(expression, _fields_of(expression, dataset.schema), among=dataset.url)
 
 
 def _fields_of(expression: Expression, schema: Unischema) -> dict[str, UnischemaField]:

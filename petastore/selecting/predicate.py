@@ -32,7 +32,7 @@ from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.schema.values import each_value
 
-__all__ = ["RowPredicate", "parse_predicate"]
+__all__ = ["RowPredicate", "parse_predicate", "predicate_columns"]
 
 Ask: TypeAlias = Callable[[dict[str, NDArray[Any]], int], NDArray[np.bool_]]
 """Function from columns and their number of rows to booleans, shape (rows,)."""
@@ -162,6 +162,12 @@ def parse_predicate(predicate: Any, schema: Unischema, *, zones: Mapping[str, st
         )
     fields = tuple(field for field in schema if field.name in names)
     return RowPredicate(fields, _way_to_ask(predicate, zones), _cache_key(predicate))
+
+
+def predicate_columns(predicate: Any) -> set[str]:
+    """Return the names of `get_fields()`; the result is empty if the predicate does not have this method."""
+    get_fields = getattr(predicate, "get_fields", None)
+    return _names(get_fields()) if callable(get_fields) and not isinstance(predicate, type) else set()
 
 
 def _names(found: Any) -> set[str]:

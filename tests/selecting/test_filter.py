@@ -18,7 +18,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 import petastore
-from petastore import Unischema, UnischemaField, col, make_batch_reader, make_reader, open_dataset, select_rows
+from petastore import NGram, Unischema, UnischemaField, col, make_batch_reader, make_reader, open_dataset, select_rows
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.dataset import Dataset
 from petastore.errors import (
@@ -26,11 +26,13 @@ from petastore.errors import (
     DecodeError,
     InvalidArgumentError,
     NoDataAvailableError,
+    SchemaError,
     TransformError,
 )
 from petastore.inventory import DataFile
 from petastore.plan import ReadUnit, Selection
 from petastore.plan.request import LastBatchWord
+from petastore.predicates import in_lambda, in_set
 from petastore.readers import Workers
 from petastore.storage.row_groups.asked_columns import Part
 from tests.laws.filter_laws import FilteredRows, filtered_rows
@@ -655,3 +657,46 @@ def test_is_null_filters_fields_with_a_codec(tmp_path: Path) -> None:
     petastore.write_dataset(tmp_path, Unischema("s", [UnischemaField("id", "int64"), field]), rows)
     with make_reader(tmp_path, filters=col("v").is_null(), filter_cache=False) as reader:
         assert [int(row.id) for row in reader] == [1]
+
+
+@pytest.mark.parametrize(
+    ("filters", "rows"),
+    [
+        (col("none") > 1, 0),
+        (col("none") != "a", 0),
+        (~(col("none") == 1), 0),
+        (col("none").isin([1, 2]), 0),
+        (~col("none").isin([1, 2]), 0),
+        (col("none").is_null(), 6),
+        (col("none").is_valid(), 0),
+        ((col("none") == 1) | (col("id") < 2), 2),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:none of the")
+def test_comparison_of_a_column_of_type_null_selects_no_rows(filters: Any, rows: int, tmp_path: Path) -> None:
+    table = pa.table({"id": range(6), "none": pa.nulls(6)})
+    pq.write_table(table, tmp_path / "part.parquet", row_group_size=4)
+    with make_reader(tmp_path, ["id"], filters=filters, filter_cache=False) as reader:
+        assert reader.num_rows == rows
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"filters": col("time") < 1},
+        {"filters": [("time", "<", 1)]},
+        {"predicate": in_set([1], "time")},
+        {"predicate": in_lambda(["time"], bool)},
+        {"schema_fields": NGram({0: ["id"]}, 1, "time")},
+        {"schema_fields": NGram({0: ["id"]}, 1, "id", group_by="time")},
+        {"schema_fields": NGram({0: ["id", "time"]}, 1, "id")},
+        {"schema_fields": ["time"]},
+    ],
+    ids=["filter", "list", "set", "lambda", "timestamp", "group_by", "window", "column"],
+)
+def test_column_whose_types_do_not_unify_raises_its_reason(options: dict[str, Any], tmp_path: Path) -> None:
+    for zone in ("Europe-Berlin", "UTC"):
+        times = pa.array([1, 2, 3], pa.timestamp("us", zone.replace("-", "/")))
+        pq.write_table(pa.table({"id": range(3), "time": times}), tmp_path / f"{zone}.parquet")
+    with pytest.raises(SchemaError, match=r"^column 'time' must have types that unify exactly, got .* Leave it out"):
+        make_reader(tmp_path, **options)
