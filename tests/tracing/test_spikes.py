@@ -195,3 +195,21 @@ def test_rank_spikes_of_a_log_without_spikes_computes_no_epoch_orders(dataset: p
     last = 10**6 * plan.steps_per_epoch(20)
     ranking = rank_spikes(plan, Losses(np.ones(2), steps=np.array([0, last])), batch_size=20)
     assert (len(ranking.rows), len(ranking.files)) == (0, 0)
+
+
+def test_rank_spikes_names_rows_of_a_mixture_by_the_url_of_their_dataset(
+    dataset: petastore.Dataset, tmp_path: Path
+) -> None:
+    petastore.write_dataset(tmp_path, {"id": np.arange(5000, 5010), "label": ["dog"] * 10})
+    urls = [dataset.url, str(tmp_path)]
+    options: dict[str, Any] = {"schema_fields": ["id"], "stop": "all_exhausted"}
+    with petastore.make_mixed_reader(urls, [1, 1], seed=3, provenance=True, **options) as reader:
+        batch, plan = next(reader.iter_batches(100)), reader.plan
+    columns = (batch[name].tolist() for name in ("source_file", "source_row_group", "source_row"))
+    places = tuple((file, group, row) for file, group, row in zip(*columns, strict=True))
+    losses = np.where(batch["id"] == 5003, 9.0, 1.0) + np.random.default_rng(0).normal(0, 0.1, len(places))
+    ranking = rank_spikes(plan, Losses(losses, rows=places), batch_size=100)
+    excluded = ranking.exclude_rows()
+    assert set(excluded) == {places[row] for row in np.flatnonzero(batch["id"] == 5003)}
+    with petastore.make_mixed_reader(urls, [1, 1], exclude_rows=excluded, **options) as reader:
+        assert 5003 not in {int(row.id) for row in reader}
