@@ -230,6 +230,25 @@ def test_column_with_conflicting_types_raises_only_if_selected(name: str, has_ma
         assert [int(number) for batch in reader.iter_batches(3) for number in batch["id"]] == list(range(8))
 
 
+def test_type_conflict_error_advises_other_columns_only_if_there_are_some(has_manifest: bool, tmp_path: Path) -> None:
+    for number, values in enumerate((pa.array([1]), pa.array(["1"]))):
+        pq.write_table(pa.table({"x": values}), tmp_path / f"{number}.parquet")
+    if has_manifest:
+        generate_metadata(tmp_path)
+    with pytest.raises(SchemaError, match=r"Leave it out with schema_fields, or write these files again$"):
+        make_batch_reader(tmp_path)
+
+
+def test_type_conflict_error_advises_a_declared_type_if_one_works(tmp_path: Path) -> None:
+    zones = [pa.timestamp("us", tz=zone) for zone in (None, "UTC")]
+    write_files(tmp_path, (pa.array([1] * 4, zones[0]), pa.array([2] * 4, zones[1])))
+    with pytest.raises(SchemaError, match=r"declare its type with schema=Unischema.*names among 'id'$"):
+        make_batch_reader(tmp_path)
+    schema = Unischema("s", [UnischemaField("x", "datetime64[us]", nullable=True)])
+    with make_batch_reader(tmp_path, schema=schema) as reader:
+        assert sum(len(batch.x) for batch in reader) == 8
+
+
 def test_int64_and_double_are_read_as_a_declared_type(has_manifest: bool, tmp_path: Path) -> None:
     write_files(tmp_path, PAIRS["int64, double"])
     if has_manifest:

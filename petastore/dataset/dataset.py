@@ -147,10 +147,9 @@ class Dataset:
         """
         for name in names:
             if name in self.unreadable:
-                known = ", ".join(map(repr, self.schema.fields)) or "none"
-                raise SchemaError(
-                    f"{self.unreadable[name]}. Or read other columns: set schema_fields to names among {known}"
-                )
+                known = ", ".join(map(repr, self.schema.fields))
+                others = f". Or read other columns: set schema_fields to names among {known}" if known else ""
+                raise SchemaError(f"{self.unreadable[name]}{others}")
 
     @property
     def paths(self) -> list[str]:

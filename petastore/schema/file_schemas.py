@@ -351,9 +351,13 @@ class FileSchemas:
         return pa.field(field.name, wanted, nullable=field.nullable or any(stored.nullable for stored in same))
 
     def _conflict(self, name: str) -> str:
+        types = [field.type for field in self._fields(name)]
+        # If any declared type can hold all values, the type in one of the files can, too.
+        is_declarable = any(all(_can_become(stored, wanted) for stored in types) for wanted in types)
+        declare = " declare its type with schema=Unischema(…)," if is_declarable else ""
         return (
             f"column {name!r} must have types that unify exactly, got {self._difference(name)}. Leave it out with "
-            "schema_fields, declare its type with schema=Unischema(…), or write these files again"
+            f"schema_fields,{declare} or write these files again"
         )
 
     def _difference(self, name: str) -> ColumnDifference:

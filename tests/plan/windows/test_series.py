@@ -147,12 +147,12 @@ def test_group_by_windows_of_several_readers_can_be_mixed(tmp_path: Path) -> Non
     assert sum(len(batch["row"]) for batch in batches) >= 2 * SENSORS * (ROWS - 3) - 1
 
 
-def test_group_by_raises_for_null_keys_and_unsorted_timestamps(tmp_path: Path) -> None:
+def test_group_by_raises_for_nan_keys_and_unsorted_timestamps(tmp_path: Path) -> None:
     frame = recorded(["sensor", "time"])
     petastore.write_dataset(str(tmp_path / "missing"), frame.assign(sensor=frame["sensor"].replace(1, np.nan)))
     with pytest.raises(
         InvalidArgumentError,
-        match=r"row 40 of row group 0 in .*: the group_by column 'sensor' must not be null for windows",
+        match=r"row 40 of row group 0 in .*: the group_by column 'sensor' must not be NaN for windows",
     ):
         make_reader(str(tmp_path / "missing"), ngram())
     frame.loc[[50, 51], "time"] = frame.loc[[51, 50], "time"].to_numpy()
