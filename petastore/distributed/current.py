@@ -14,7 +14,7 @@ from petastore.callers import frames_inside_petastore
 from petastore.distributed.engines import live_claims
 from petastore.distributed.environment import Claim, agreed, launcher_claims, plain_claims, slurm_claim
 from petastore.errors import InvalidArgumentError, UnshardedReaderWarning
-from petastore.plan.request import Shard, ShardWord, known_word
+from petastore.plan.request import Shard, ShardWord
 
 __all__ = ["asked_shard", "current_shard", "launched_as", "warn_of_other_shard"]
 
@@ -90,7 +90,11 @@ def asked_shard(cur_shard: int | Shard | ShardWord | None, shard_count: int | No
         if shard_count is not None:
             _warn_of_another_rank(shard)
         return shard
-    known_word(cur_shard, ShardWord, name="cur_shard")
+    if cur_shard not in get_args(ShardWord):
+        advice = f"Pass {int(cur_shard)}" if cur_shard.strip().isdecimal() else "Pass the rank as an int"
+        raise InvalidArgumentError(
+            f"cur_shard must be an int, a Shard, 'auto' or None, got the str {cur_shard!r:.100}. {advice}"
+        )
     if shard_count is not None:
         raise InvalidArgumentError(
             f"shard_count must be left out with cur_shard={cur_shard!r}, which detects it, got {shard_count!r}"

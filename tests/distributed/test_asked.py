@@ -107,8 +107,12 @@ def test_cur_shard_auto_raises_when_no_rank_is_known(numbers: str) -> None:
     ("cur_shard", "shard_count", "said"),
     [
         ("auto", 2, "shard_count must be left out with cur_shard='auto', which detects it, got 2"),
-        ("automatic", None, "'auto'"),
-        ("1", 2, "'auto'"),
+        (
+            "automatic",
+            None,
+            "must be an int, a Shard, 'auto' or None, got the str 'automatic'. Pass the rank as an int",
+        ),
+        ("1", 2, "must be an int, a Shard, 'auto' or None, got the str '1'. Pass 1$"),
         (
             Shard(0, 2),
             2,
