@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,7 +29,7 @@ from petastore.adapters.torch.tensors import (
 )
 from petastore.callers import is_called_by_lightning
 from petastore.dataset import Dataset
-from petastore.errors import InvalidArgumentError, NotPicklableError
+from petastore.errors import InvalidArgumentError, NotPicklableError, UnknownParameterError
 from petastore.monitoring.diagnosis import Diagnosis
 from petastore.monitoring.waits import timed
 from petastore.plan.cursor import Cursor
@@ -37,6 +38,7 @@ from petastore.plan.plan import Plan
 from petastore.plan.request import LastBatch, whole_number
 from petastore.readers.execution.handouts import RaisesAfterErrors
 from petastore.readers.reader import Reader
+from petastore.schema.select import similar_name_advice
 
 __all__ = ["DataLoader", "LoaderOptions", "epochs_of"]
 
@@ -118,7 +120,7 @@ def refuse_no_reader(reader: Any) -> None:
         )
 
 
-def refuse_options(options: TorchOptions, reader: Reader, is_own: Callable[[Any], bool]) -> None:
+def refuse_options(options: TorchOptions, reader: Reader, is_own: Callable[[Any], bool], *, loader: type) -> None:
     """Raise an error for options of torch's DataLoader that are not supported.
 
     Values that would have no effect, such as `num_workers=0`, are accepted.
@@ -127,9 +129,10 @@ def refuse_options(options: TorchOptions, reader: Reader, is_own: Callable[[Any]
         options: Options that the user passed.
         reader: The reader.
         is_own: Function that returns whether a dataset belongs to a loader over this reader.
+        loader: Class of the loader, for the message about an unknown option.
 
     Raises:
-        TypeError: The option is unknown.
+        UnknownParameterError: The option is unknown.
         InvalidArgumentError: An option is not supported; the message names the alternative.
     """
     kept_by_the_reader = {"drop_last"} if reader.plan.request.last_batch is LastBatch.DROP else set()
@@ -139,7 +142,12 @@ def refuse_options(options: TorchOptions, reader: Reader, is_own: Callable[[Any]
         if option == "dataset" and is_own(value):
             continue  # Lightning passes this argument when it recreates a loader for `predict`
         if option not in _WHY_NOT:
-            raise TypeError(f"DataLoader has no option {option!r}. Remove this option")
+            known = {*inspect.signature(loader).parameters, *LoaderOptions.__annotations__} - {
+                "options",
+                "torch_options",
+            }
+            advice = similar_name_advice(option, known) or ". Remove this option"
+            raise UnknownParameterError(f"{loader.__name__} has no option {option!r}{advice}")
         if value and option not in kept_by_the_reader:
             raise InvalidArgumentError(f"{option} must be left out, got {value!r}: {_WHY_NOT[option]}")
 
@@ -273,7 +281,12 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         whole_number(batch_size, name="batch_size", least=1)
         if collate_fn is not None and not callable(collate_fn):
             raise InvalidArgumentError(f"collate_fn must be callable or None, got {collate_fn!r:.100}")
-        refuse_options(torch_options, reader, lambda dataset: isinstance(dataset, _Rows) and dataset.is_of(reader))
+        refuse_options(
+            torch_options,
+            reader,
+            lambda dataset: isinstance(dataset, _Rows) and dataset.is_of(reader),
+            loader=type(self),
+        )
         self.device = device_of(device)
         """Device of the tensors; None leaves them in the reader's memory."""
         self.ragged, self.nulls = ragged, nulls  # code that recreates a loader looks for these attributes

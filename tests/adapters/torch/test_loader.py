@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 import torch
 
-from petastore.adapters.torch import DataLoader
+from petastore.adapters.torch import BatchedDataLoader, DataLoader
 from petastore.adapters.torch.rows import decimal_friendly_collate
-from petastore.errors import DecodeError, InvalidArgumentError
+from petastore.errors import DecodeError, InvalidArgumentError, UnknownParameterError
 from petastore.plan.request import Shard
 from petastore.readers.batch import Batch
 from tests.adapters.torch.in_memory import InMemory, ReaderInMemory
@@ -118,8 +118,23 @@ def test_dataloader_accepts_neutral_torch_options() -> None:
         reader, 2, num_workers=0, shuffle=False, drop_last=False, sampler=None, timeout=0, in_order=True
     )
     assert len(loader) == 2
-    with pytest.raises(TypeError, match="no option 'bach_size'"):
-        DataLoader(reader, bach_size=2)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("loader", "misspelled", "message"),
+    [
+        (DataLoader, "bach_size", r"DataLoader has no option 'bach_size'\. Did you mean 'batch_size'\?$"),
+        (DataLoader, "batchsize", r"Did you mean 'batch_size'\?$"),
+        (DataLoader, "null", r"Did you mean 'nulls'\?$"),
+        (DataLoader, "colate_fn", r"Did you mean 'collate_fn'\?$"),
+        (BatchedDataLoader, "tranform_fn", r"BatchedDataLoader has no option .*Did you mean 'transform_fn'\?$"),
+        (DataLoader, "xyzzy", r"DataLoader has no option 'xyzzy'\. Remove this option$"),
+    ],
+)
+def test_misspelled_dataloader_option_raises_with_the_option(loader: Any, misspelled: str, message: str) -> None:
+    with pytest.raises(UnknownParameterError, match=message) as refused:
+        loader(ReaderInMemory({"id": np.arange(3)}), **{misspelled: None})
+    assert isinstance(refused.value, TypeError)
 
 
 def test_recreated_dataloader_with_workers_raises() -> None:
