@@ -137,6 +137,14 @@ def test_directory_listed_twice_raises(files: list[str]) -> None:
         petastore.open_dataset([folder, folder])
 
 
+def test_path_of_a_file_that_is_not_parquet_raises_with_advice(tmp_path: Path) -> None:
+    for text, size in (("a", "1 byte"), ("a,b\n1,2\n", "8 bytes")):
+        (tmp_path / "a.csv").write_text(text)
+        with pytest.raises(MetadataError, match=rf"has only {size}\. Pass Parquet files, or a directory of") as refused:
+            petastore.open_dataset(tmp_path / "a.csv")
+        assert type(refused.value) is MetadataError
+
+
 def test_unreadable_column_raises_only_when_selected(tmp_path: Path) -> None:
     """The schema document declares int32 for a column that is stored as text, as Petastorm could write it."""
     declared = Unischema("odd", [

@@ -289,6 +289,13 @@ def _from_fsspec(url: str, options: Mapping[str, Any] | None) -> Any:
                 )
             )
         except ValueError as problem:
+            if of_hdfs is None and not {*fsspec.available_protocols(), *fsspec.registry}.issuperset(scheme.split("::")):
+                raise_alone(
+                    InvalidArgumentError(
+                        f"dataset URL must be a local path, or have a scheme such as s3, gs, abfs, hdfs, hf, https or "
+                        f"file, got {place.url}. Correct the scheme, or pass filesystem="
+                    )
+                )
             raise_alone(InvalidArgumentError(f"{place.url}: {foreign_text(problem, place.secrets)}"))
 
     # Created in this thread, because fsspec caches filesystems by thread.

@@ -402,7 +402,9 @@ def _of_places(filesystem: Any, places: Sequence[_Place], way: _Way) -> Location
     matched.difference_update(named)
     url = without_query(places[0].url)
     if len(places) > 1 and places[0].levels > shared:
-        url = url.rsplit("/", places[0].levels - shared)[0]
+        # A relative path has fewer parts than its path in the filesystem, so the URL is made absolute before.
+        above = full_url(url).rsplit("/", places[0].levels - shared)[0]
+        url = "/" if above == "file://" else above
     if "" in named:
         return way.location(url, filesystem, root)
     with_query = {name: path for name, path in named.items() if without_query(path) != path}

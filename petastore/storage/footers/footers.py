@@ -173,7 +173,7 @@ def _tail_or_stranger(read: Callable[[str], Tail], path: str) -> Tail | NoParque
 
 def _refuse_strangers(location: Location, paths: Sequence[str], strangers: Sequence[NoParquetError]) -> NoReturn:
     if len(paths) == 1 and location.paths is not None:
-        raise strangers[0]
+        raise MetadataError(f"{strangers[0]}. Pass Parquet files, or a directory of them") from None
     names = [problem.path for problem in strangers]
     shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
     named = set(location.paths or ()) - location.matched

@@ -326,7 +326,7 @@ def each_of_files(location: Location, task: Callable[[_T], _Made], files: Sequen
 
 def _check_least(size: int, path: str) -> None:
     if size < len(MAGIC) * 2 + 4:
-        raise NoParquetError(f"{path} is not a Parquet file: the file has only {size} bytes")
+        raise NoParquetError(f"{path} is not a Parquet file: the file has only {size} byte{'s' * (size != 1)}")
 
 
 def _refuse(path: str, first: bytes, last: bytes) -> None:

@@ -29,8 +29,9 @@ def test_file_url_with_two_slashes_raises_with_the_correct_form() -> None:
 
 
 def test_unknown_scheme_raises() -> None:
-    with pytest.raises(InvalidArgumentError, match="nosuch"):
-        open_location("nosuch://bucket/x")
+    for url in ("nosuch://bucket/x", "simplecache::nosuch://bucket/x"):
+        with pytest.raises(InvalidArgumentError, match=rf"a scheme such as s3, .*, got {url}\. Correct the scheme"):
+            open_location(url)
 
 
 def test_percent_sign_in_a_file_url_is_literal_if_that_path_exists(tmp_path: Path) -> None:

@@ -38,6 +38,15 @@ def test_location_of_a_list_has_the_common_directory_as_root(tmp_path: Path) -> 
     assert location.url == f"file://{tmp_path}"
 
 
+def test_location_of_a_list_of_relative_paths_shows_the_common_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for paths in (["day=1/a.parquet", "b.parquet"], ["b.parquet", "day=1/a.parquet"], ["b.parquet", "c.parquet"]):
+        location = open_location(paths)
+        assert (location.url, location.paths) == (f"file://{tmp_path}", tuple(paths))
+
+
 def test_location_of_a_list_of_one_url_equals_that_of_the_url(tmp_path: Path) -> None:
     assert open_location([str(tmp_path)]) == open_location(tmp_path)
 
@@ -50,7 +59,7 @@ def test_location_of_a_list_keeps_its_scheme() -> None:
 
 def test_location_of_a_list_may_have_the_filesystem_root_as_root() -> None:
     location = open_location(["/a-1", "/b-2"])
-    assert (location.root, location.paths) == ("/", ("a-1", "b-2"))
+    assert (location.url, location.root, location.paths) == ("file:///", "/", ("a-1", "b-2"))
     assert location.join("a-1") == "/a-1"
 
 

@@ -51,7 +51,7 @@ def test_small_footer_takes_one_read_and_a_large_one_two() -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"x", r"day=1/x\.parquet is not a Parquet file: the file has only 1 bytes"),
+        (b"x", r"day=1/x\.parquet is not a Parquet file: the file has only 1 byte$"),
         (
             b"id,name\n1,one\n2,two\n3,three\n",
             r"day=1/x\.parquet is not a Parquet file: it must end with b'PAR1', got b'ree\\n'",
