@@ -120,8 +120,11 @@ def _decoded_words(facts: DatasetFacts) -> str:
         return f"{size} as arrays"
     if len(varying) == len(facts.fields):
         return "not known in advance: rows differ in size"
-    named = ", ".join(varying) if len(varying) <= _FEWEST_FIELDS else counted(len(varying), "field")
-    return f"{size} as arrays, and {named}, where rows differ in size"
+    *others, last = varying
+    named = f"{', '.join(others)} and {last}" if others else last
+    if len(varying) > _FEWEST_FIELDS:
+        named = counted(len(varying), "field")
+    return f"{size} as arrays, without {named}, whose sizes vary"
 
 
 def _spread_words(rows: Spread, stored: Spread) -> str:
@@ -172,7 +175,7 @@ def throughput_table(found: Throughput) -> Table:
     table.add_row("parts", f"{spread} rows/s (least / median / most)")
     table.add_row("bytes", f"{people_bytes(round(found.bytes_per_second))}/s, {found.bytes_per_row:,.0f} bytes a row")
     table.add_row("measured", f"{counted(found.rows, 'row')} in {found.seconds:.3f} s")
-    table.add_row("first", f"{found.first_seconds:.3f} s from opening to the first of them")
+    table.add_row("first", f"{found.first_seconds:.3f} s from opening the dataset to the first row or batch")
     table.add_row("CPU", f"{found.cpu:.0f} % of one")
     table.add_row("memory", f"{people_bytes(found.memory_info.rss)} at most")
     return table

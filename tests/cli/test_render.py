@@ -69,7 +69,7 @@ def test_inspect_output_equals_the_expected_screen() -> None:
         "",
         "rows       12,345 in 7 row groups of 3 files",
         "stored     987.7 MB; 2.0 GB once decompressed",
-        "decoded    148.1 kB as arrays, and photo, day, where rows differ in size",
+        "decoded    148.1 kB as arrays, without photo and day, whose sizes vary",
         "row group  100 / 1,500 / 1,600 rows, 100.0 kB / 1.5 MB / 2.6 MB (least / median / most)",
         "           ▂              █  row groups, smallest to largest",
         "differs    id: int32 in 2 files such as a.parquet and missing in 1 file such as b.parquet",
