@@ -235,7 +235,7 @@ def prune(
         ),
     ] = None,
     unused_days: Annotated[
-        float | None, typer.Option("--older-than", metavar="DAYS", help="Evict entries not used for DAYS days.")
+        float | None, typer.Option("--older-than", metavar="DAYS", min=0, help="Evict entries not used for DAYS days.")
     ] = None,
     location: _Location = None,
     as_json: _AsJson = False,
@@ -260,6 +260,11 @@ def _cache_there(location: Path | None) -> DiskCache:
     from petastore.cache.folder import cache_location
 
     if not has_cache(location):
+        if location is None:
+            raise InvalidArgumentError(
+                f"there is no cache yet in {cache_location(None)}, the default. Readers with cache_type='local-disk' "
+                "create one. If they have a cache_location, pass it as --cache-dir"
+            )
         raise InvalidArgumentError(
             f"--cache-dir must be the directory of an existing cache, got {cache_location(location)}. Pass the "
             "cache_location of the readers"
@@ -274,7 +279,7 @@ def _shard(text: str | None) -> Shard | None:
     if text is None:
         return None
     index, found, count = text.partition("/")
-    if not (found and index.isdecimal() and count.isdecimal()):
+    if not (found and index.isdecimal() and count.isdecimal() and int(index) < int(count)):
         raise InvalidArgumentError(
             f"--shard must have the form I/N, such as 0/8 for the first of eight ranks, got {text!r}"
         )

@@ -57,6 +57,16 @@ def test_cache_commands_create_no_cache(verb: str, tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.parametrize("verb", ["info", "prune", "clear"])
+def test_cache_commands_say_that_the_default_cache_does_not_exist(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PETASTORE_CACHE", str(tmp_path / "none"))
+    code, text = run(verb)
+    assert code == 2
+    assert f"there is no cache yet in {tmp_path / 'none'}, the default. Readers with" in text
+
+
 def test_cache_prune_evicts_by_age_and_size(cache: Path) -> None:
     with DiskCache(cache) as kept:
         for number in range(3):
@@ -64,4 +74,7 @@ def test_cache_prune_evicts_by_age_and_size(cache: Path) -> None:
                 pass
     for options, left in ((["--older-than", 1], 4), (["--max-size", 20_000], 2), (["--older-than", 0], 0)):
         assert json.loads(run("prune", "--cache-dir", cache, *options, "--json")[1])["entries"] == left
-    assert run("prune", "--cache-dir", cache, "--max-size=-1")[0] == 2
+    for option in ("--max-size", "--older-than"):
+        code, text = run("prune", "--cache-dir", cache, f"{option}=-1")
+        assert code == 2
+        assert option in text
