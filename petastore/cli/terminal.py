@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 from rich.console import Console
@@ -122,6 +123,42 @@ def settings_of(pairs: Iterable[str]) -> dict[str, str]:
     return settings
 
 
+_OPTIONS: Final[Mapping[str, str]] = {
+    "batch_size": "--batch-size",
+    "cache_size_limit": "--cache-size-limit",
+    "column": "--loss-column",
+    "cur_shard": "--rank",
+    "filters": "--filters",
+    "interleave": "--interleave",
+    "label": "--label",
+    "last_batch": "--last-batch",
+    "losses": "--losses",
+    "measure_cycles_count": "--measure",
+    "most_bytes": "--max-size",
+    "port": "--port",
+    "rank": "--rank",
+    "reader_pool_type": "--pool-type",
+    "sample": "--sample",
+    "schema_fields": "--columns",
+    "seconds": "--seconds",
+    "shard_count": "--ranks",
+    "shuffle_block_rows": "--shuffle-block-rows",
+    "shuffle_buffer_bytes": "--shuffle-buffer-bytes",
+    "step": "--step",
+    "warmup_cycles_count": "--warmup",
+    "workers_count": "--workers",
+}
+"""Dict from parameters in error messages to the options of the commands that set them."""
+
+# The first word of a message, and names with an underscore; but no parts of quoted texts and paths.
+_PARAMETER = re.compile(r"^\w+(?= must )|(?<![\w'\"./-])[a-z]+_\w+(?![\w'\"/-])")
+
+
+def _with_options(message: str) -> str:
+    """Replace names of parameters in an error message by the command-line options that set them."""
+    return _PARAMETER.sub(lambda name: _OPTIONS.get(name[0], name[0]), message)
+
+
 @contextlib.contextmanager
 def errors_in_one_line(*, debug: bool) -> Iterator[None]:
     """Return a context manager that prints a petastore error as one line on stderr.
@@ -136,5 +173,5 @@ def errors_in_one_line(*, debug: bool) -> Iterator[None]:
     except PetastoreError as problem:
         if debug:
             raise
-        print_line(f"petastore: {problem}", style="red", console=Console(stderr=True))
+        print_line(f"petastore: {_with_options(str(problem))}", style="red", console=Console(stderr=True))
         raise typer.Exit(2) from None

@@ -60,7 +60,7 @@ def test_throughput_shows_progress_on_terminals_only(dataset: Path) -> None:
 def test_throughput_reports_an_empty_dataset_in_one_line(dataset: Path) -> None:
     ran = petastore("throughput", dataset, "--pool-type", "fibre")
     assert ran.exit_code == 2
-    assert "reader_pool_type must be one of 'thread', 'process', 'dummy', got 'fibre'" in ran.stderr
+    assert "--pool-type must be one of 'thread', 'process', 'dummy', got 'fibre'" in ran.stderr
 
 
 def test_throughput_measures_with_decode_and_a_transform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,8 +125,8 @@ def test_tune_shows_progress_on_terminals_only(dataset: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("--seconds", "0"), "seconds must be a number above 0, got 0.0"),
-        (("--batch-size", "0"), "batch_size must be"),
+        (("--seconds", "0"), "petastore: --seconds must be a number above 0, got 0.0"),
+        (("--batch-size", "0"), "petastore: --batch-size must be"),
         (("--decode", "{"), "--decode must be a JSON object"),
         (("--transform", "nowhere.at_all"), "--transform must name a function"),
     ],

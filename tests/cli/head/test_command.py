@@ -184,7 +184,7 @@ def test_head_names_unreadable_columns(tmp_path: Path) -> None:
 def test_head_reports_an_unknown_column_in_one_line(dataset: Path) -> None:
     ran = petastore("head", dataset, "--columns", "foto")
     assert (ran.exit_code, ran.stdout) == (2, "")
-    assert "schema_fields must match fields" in ran.stderr
+    assert "petastore: --columns must match fields" in ran.stderr
     assert "('id', 'note', 'photo', 'icon', 'pose'), got 'foto'" in ran.stderr
 
 
