@@ -492,11 +492,17 @@ class Dataset:
         """
         names = [name for name in self.partition_names if name in columns]
         for name in names:
-            self._check_partly_stored(name)
+            self.check_partly_stored(name)
         return {name: self.directory_values(name) for name in names}
 
-    def _check_partly_stored(self, key: str) -> None:
-        """Compare a partition key with the directory names in the files that store it, on the first call."""
+    def check_partly_stored(self, key: str) -> None:
+        """Compare a partition key that only some files store with their directory names, on the first call.
+
+        Raises:
+            DecodeError: A stored value contradicts its directory.
+            DatasetChangedError: A file differs from the inventory.
+            StorageError: A file cannot be read.
+        """
         if key in self._checked_keys or all(column.name != key for column in self.differences):
             return
         for _ in at_once(functools.partial(self._check_key_in, key), self.inventory.files):

@@ -376,7 +376,6 @@ def find_document(location: Location, footers: Sequence[Footer]) -> tuple[str | 
 
     Raises:
         MetadataError: `_common_metadata` or a document is damaged.
-        SchemaError: The files' documents declare a field differently.
         StorageError: A storage operation failed.
     """
     found = read_schema_document(location) or document_of_footers(footers, location.url)
@@ -391,8 +390,9 @@ def find_document(location: Location, footers: Sequence[Footer]) -> tuple[str | 
 def document_of_footers(footers: Sequence[Footer], source: str) -> str | None:
     """Return the schema document of files that have no common one; None if the first file has none.
 
-    If the files have several documents, the result has the fields of all of them. A field is nullable if one of the
-    documents says so.
+    If the files have several documents, the result has the fields of all of them, each as the first of these documents
+    declares it. A field is nullable unless it is in all documents, and not nullable in any. If a field of a document
+    cannot be read, the result is the document of the first file.
 
     Args:
         footers: Footers of the files, at least one.
@@ -400,24 +400,23 @@ def document_of_footers(footers: Sequence[Footer], source: str) -> str | None:
 
     Raises:
         MetadataError: One of several documents is damaged.
-        SchemaError: Two documents declare a field differently.
     """
     first = footers[0].schema_document
+    if first is None:
+        return None
     documents = dict.fromkeys(document for footer in footers if (document := footer.schema_document) is not None)
-    if first is None or len(documents) == 1:
+    odd: dict[str, str] = {}
+    schemas = [_declared(one, source, odd) for one in documents] if len(documents) > 1 else []
+    if not schemas or odd:
         return first
-    schemas = [Unischema(*parse_document(one, codec_from_json=codec_from_json, source=source)) for one in documents]
     fields: dict[str, UnischemaField] = {}
     for field in (field for schema in schemas for field in schema):
-        known = fields.setdefault(field.name, field)
-        fields[field.name] = wider = dataclasses.replace(known, nullable=known.nullable or field.nullable)
-        if wider != dataclasses.replace(field, nullable=wider.nullable):
-            raise SchemaError(
-                f"{source}: the schemas in the files must declare field {field.name!r} alike, got {known!r} and "
-                f"{field!r}. Write one schema with petastore.writers.generate.generate_metadata(url, schema), or read "
-                "the files of each schema as a dataset of its own"
-            )
-    return dump_document(schemas[0].name, fields.values())
+        fields.setdefault(field.name, field)
+    merged = [
+        dataclasses.replace(field, nullable=any(name not in schema or schema[name].nullable for schema in schemas))
+        for name, field in fields.items()
+    ]
+    return dump_document(schemas[0].name, merged)
 
 
 def _declared(document: str, source: str, odd: dict[str, str]) -> Unischema:

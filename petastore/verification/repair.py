@@ -139,7 +139,6 @@ def _document(location: Location, checked: CheckedFiles, *, is_common_damaged: b
 
     Raises:
         MetadataError: `_common_metadata` is damaged (`is_common_damaged`), and no other schema document exists.
-        SchemaError: The files' documents declare a field differently.
     """
     manifest = checked.manifest
     if manifest is not None and manifest.schema_document is not None:

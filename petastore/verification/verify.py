@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from petastore.dataset import Dataset
 from petastore.dataset.opening import dataset_of_footers, find_document, located
-from petastore.errors import DecodeError, MetadataError, SchemaError
+from petastore.errors import DatasetChangedError, DecodeError, FileMissingError, MetadataError, SchemaError
 from petastore.monitoring.progress import progress_shown
 from petastore.plan.request import Fields, whole_number
 from petastore.storage.files.location import Location
@@ -136,10 +136,14 @@ def _dataset(location: Location, checked: CheckedFiles) -> Dataset | None:
 def _contradicted_directories(dataset: Dataset, columns: Fields | None) -> Iterator[Problem]:
     """Yield a problem for each partition column that only some files store, if one contradicts its directory."""
     for field in dataset.schema if columns is None else dataset.fields_of(columns):
+        if field.name not in dataset.partition_names:
+            continue
         try:
-            dataset.partition_values([field.name])
+            dataset.check_partly_stored(field.name)
         except DecodeError as problem:
             yield Problem("page", problem.problem, problem.file, problem.row_group, field.name, problem.row)
+        except (FileMissingError, DatasetChangedError, MetadataError):
+            pass  # the check of row groups reports it
 
 
 def _stored_fields(dataset: Dataset, columns: Fields | None) -> tuple[Any, ...]:

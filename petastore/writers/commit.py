@@ -106,7 +106,7 @@ def manifest_of(location: Location, files: Sequence[str], schema: Unischema, *, 
     for footer in footers:
         check_stored(footer, schema)
     _check_stored_somewhere(footers, schema)
-    if footers:
+    if any(footer.file.partitions for footer in footers):
         schemas_of(footers).check_key_directories([footer.file for footer in footers])
     document, schemas = dump_document(schema.name, schema), differing_schemas(footers)
     return Manifest(inventory_of(footers), document, writer, schemas, footers=encoded_footers(footers))

@@ -183,18 +183,24 @@ def test_schema_in_several_files_has_the_fields_of_all(tmp_path: Path) -> None:
     assert petastore.open_dataset(folder).schema == expected.schema
 
 
-def test_repair_rejects_files_whose_schemas_contradict(tmp_path: Path) -> None:
+def test_files_whose_schemas_contradict_are_read_with_the_first_schema(tmp_path: Path) -> None:
     for number, dtype in enumerate(["int64", "int32"]):
         schema = petastore.Unischema("user", [petastore.UnischemaField("id", dtype)])
         petastore.write_dataset(tmp_path / dtype, schema, [{"id": number}])
         (tmp_path / "all").mkdir(exist_ok=True)
         shutil.copy(next((tmp_path / dtype).glob("*.parquet")), tmp_path / "all" / f"{number}.parquet")
-    message = "must declare field 'id' alike, got .*int64.* and .*int32"
-    for action in (petastore.open_dataset, generate_metadata, repair, lambda url: repair(url, dry_run=True)):
-        with pytest.raises(SchemaError, match=message):
-            action(tmp_path / "all")
-    (problem,) = petastore.verify(tmp_path / "all").problems
-    assert problem.kind == "schema"
+    found = petastore.open_dataset(tmp_path / "all")
+    assert found.schema["id"].dtype == "int64"
+    assert found.to_arrow()["id"].to_pylist() == [0, 1]
+
+
+def test_field_that_only_a_later_file_declares_is_nullable(tmp_path: Path) -> None:
+    fields = [petastore.UnischemaField(name, "int64") for name in ("id", "x")]
+    for number in (1, 2):
+        schema = petastore.Unischema("user", fields[:number])
+        petastore.write_dataset(tmp_path / f"{number}", schema, [dict.fromkeys(schema.fields, number)])
+    found = petastore.open_dataset([tmp_path / "1", tmp_path / "2"])
+    assert found.to_arrow().to_pylist() == [{"id": 1, "x": None}, {"id": 2, "x": 2}]
 
 
 def test_repair_dry_run_checks_the_files_against_the_schema(frames: Path) -> None:
