@@ -69,11 +69,10 @@ def open_sources(given: Sequence[SourceGiven], dataset: DatasetOptions, rows: Ro
     asks = [_ask_of(source, dataset, rows) for source in given]
     datasets = _with_equal_types([own.opened() for own, _ in asks])
     sources = [MixedSource(opened, own_rows) for opened, (_, own_rows) in zip(datasets, asks, strict=True)]
-    for source in sources:
-        if source.rows.quarantine is not None:
-            from petastore.readers.bad_rows.quarantine import refuse_quarantine_inside  # few mixtures need it
+    for quarantine in {source.rows.quarantine for source in sources if source.rows.quarantine is not None}:
+        from petastore.readers.bad_rows.quarantine import refuse_quarantine_inside  # few mixtures need it
 
-            refuse_quarantine_inside(source.rows.quarantine, datasets)
+        refuse_quarantine_inside(quarantine, datasets)
     if not rows.exclude_rows:
         return sources
     from petastore.readers.bad_rows.excluded_rows import divide_excluded_rows  # few mixtures need it

@@ -351,7 +351,7 @@ class FileSchemas:
         return pa.field(field.name, wanted, nullable=field.nullable or any(stored.nullable for stored in same))
 
     def _conflict(self, name: str) -> str:
-        types = [field.type for field in self._fields(name)]
+        types = list(dict.fromkeys(field.type for field in self._fields(name)))
         # If any declared type can hold all values, the type in one of the files can, too.
         is_declarable = any(all(_can_become(stored, wanted) for stored in types) for wanted in types)
         declare = " declare its type with schema=Unischema(…)," if is_declarable else ""

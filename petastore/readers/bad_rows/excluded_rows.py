@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from petastore.dataset import Dataset
 from petastore.errors import InvalidArgumentError
 from petastore.inventory import RowPlace
@@ -23,23 +26,29 @@ def divide_excluded_rows(places: Iterable[RowPlace], datasets: Sequence[Dataset]
     Raises:
         InvalidArgumentError: No dataset has a row, or several datasets have a row that is named without a URL.
     """
-    of_datasets: list[list[RowPlace]] = [[] for _ in datasets]
+    asked: dict[str, list[tuple[int, int]]] = {}
     for path, group, row in places:
-        by_url: list[int] = []
-        by_path: list[int] = []
-        for number, dataset in enumerate(datasets):
-            relative = path.removeprefix(f"{dataset.url}/")
-            rows = dataset.inventory.rows_of(relative)
-            if rows is not None and group < len(rows) and row < rows[group]:
-                (by_path if relative == path else by_url).append(number)
-        urls = dict.fromkeys(datasets[number].url for number in by_path)
-        if not by_url and len(urls) != 1:
-            problem = f"which {len(urls)} datasets have" if urls else "which does not exist in any source"
-            advice = f", such as {next(iter(urls))}/{path}" if urls else ""
-            raise InvalidArgumentError(
-                f"exclude_rows must name rows of one dataset, got {(path, group, row)}, {problem}. Name each file by "
-                f"the URL of its dataset and its path{advice}"
-            )
-        for number in by_url or by_path:
-            of_datasets[number].append((path, group, row))
+        asked.setdefault(path, []).append((group, row))
+    prefixes = [f"{dataset.url}/" for dataset in datasets]
+    of_datasets: list[list[RowPlace]] = [[] for _ in datasets]
+    for path, rows in asked.items():
+        by_url = [number for number, prefix in enumerate(prefixes) if path.startswith(prefix)]
+        # sizes: rows per row group of this file in each dataset that has it
+        sizes: dict[int, NDArray[np.int64]] = {}
+        for number in by_url or range(len(datasets)):
+            of_file = datasets[number].inventory.rows_of(path.removeprefix(prefixes[number]))
+            if of_file is not None:
+                sizes[number] = of_file
+        for group, row in rows:
+            owners = [number for number, of_file in sizes.items() if group < len(of_file) and row < of_file[group]]
+            urls = dict.fromkeys(datasets[number].url for number in owners)
+            if not owners or (len(urls) > 1 and not by_url):
+                problem = f"which {len(urls)} datasets have" if urls else "which does not exist in any source"
+                advice = f", such as {next(iter(urls))}/{path}" if urls else ""
+                raise InvalidArgumentError(
+                    f"exclude_rows must name rows of one dataset, got {(path, group, row)}, {problem}. Name each file "
+                    f"by the URL of its dataset and its path{advice}"
+                )
+            for number in owners:
+                of_datasets[number].append((path, group, row))
     return [tuple(rows) for rows in of_datasets]
