@@ -45,6 +45,8 @@ def arrow_values(values: Any) -> ArrowColumn | list[Any]:
         >>> arrow_values([1, "x"])
         [1, 'x']
     """
+    if isinstance(values, (list, tuple)) and any(value is np.ma.masked for value in values):
+        values = [None if value is np.ma.masked else value for value in values]
     try:
         return _inferred(values)
     except _PROBLEMS:
@@ -255,6 +257,10 @@ def _exact_time_type(kind: pa.DataType, values: list[Any]) -> pa.DataType:
         raise InexactError("dates and times are mixed")
     if types.is_time(kind) and any(getattr(value, "tzinfo", None) is not None for value in values):
         raise InexactError("Arrow has no type for times of day with a time zone")
+    if types.is_timestamp(kind):
+        has_zone = {value.tzinfo is not None for value in values if isinstance(value, dt.datetime) and value == value}
+        if len(has_zone) > 1:
+            raise InexactError("times with and without a time zone are mixed")
     nanoseconds = "nanosecond" if types.is_timestamp(kind) else "nanoseconds"  # attributes of pandas types
     is_pandas = any(hasattr(one, nanoseconds) for one in classes)
     if not is_pandas or not any(getattr(value, nanoseconds, 0) > 0 for value in values):

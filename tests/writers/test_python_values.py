@@ -152,6 +152,22 @@ def test_column_of_dates_and_times_needs_an_exact_field(tmp_path: Path) -> None:
         written(tmp_path / "D", {"x": values}, one_field("datetime64[D]"))
 
 
+def test_times_with_and_without_a_time_zone_are_rejected() -> None:
+    naive = MORNING.replace(tzinfo=None)
+    for values in ([naive, MORNING], [MORNING, None, naive], [[naive], [MORNING]], [pd.Timestamp(naive), MORNING]):
+        with pytest.raises(SchemaError, match=r"times with and without a time zone are mixed|cannot compare|tz"):
+            infer_schema({"x": values})
+
+
+def test_masked_values_of_a_list_become_null(tmp_path: Path) -> None:
+    for number, present in enumerate((1, 1.5, "a")):
+        for values, expected in (
+            ([present, np.ma.masked], [present, None]),
+            ([np.ma.masked, present], [None, present]),
+        ):
+            assert written(tmp_path / f"{number} {expected}", {"x": values}) == expected
+
+
 def test_time_of_day_with_a_time_zone_is_rejected(tmp_path: Path) -> None:
     values = [dt.time(1, tzinfo=dt.timezone(dt.timedelta(hours=5)))]
     with pytest.raises(SchemaError, match="Arrow has no type for times of day with a time zone"):
