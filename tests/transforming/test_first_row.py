@@ -293,7 +293,7 @@ def test_schema_inference_keeps_the_dtype_when_the_first_value_is_null(
 
 
 @pytest.mark.parametrize("takes", ["columns", "dataframe"])
-def test_schema_inference_takes_a_changed_dtype_when_the_first_value_is_null(nulls_first: str, takes: Any) -> None:
+def test_inferred_field_takes_a_changed_dtype_if_the_first_value_is_null(nulls_first: str, takes: Any) -> None:
     def changed(columns: Any) -> Any:
         columns["int8"] = columns["int8"] / 2
         columns["int64"] = columns["int64"] + 1
