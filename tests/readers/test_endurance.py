@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import statistics
@@ -169,6 +170,12 @@ def printed(warm_python: WarmInterpreter, warm_torch: WarmInterpreter, url: str)
     return printed
 
 
+def rises(values: list[int]) -> int:
+    """Return how many values of the second half are larger than all before; a leak makes most of them so."""
+    highest = list(itertools.accumulate(values, max))
+    return len(set(highest[len(values) // 2 - 1 :])) - 1
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("way", WAYS_TO_READ)
 def test_memory_stays_flat_over_many_epochs(printed: Callable[..., Any], way: str) -> None:
@@ -178,7 +185,11 @@ def test_memory_stays_flat_over_many_epochs(printed: Callable[..., Any], way: st
     assert max(taken["objects"][-5:]) <= max(taken["objects"][:-5])
     assert max(taken["blocks"][-5:]) - max(taken["blocks"][5:10]) < MOST_BLOCKS
     assert max(taken["arrow"][-5:]) <= max(taken["arrow"][:-5])
-    assert max(taken["mapped"][-5:]) <= max(taken["mapped"][:-5])
+    if way.startswith("process"):
+        # Memory shared with a worker grows when a larger piece than any before is sent, which load may delay.
+        assert rises(taken["mapped"]) <= max(1, EPOCHS_READ // 50)
+    else:
+        assert max(taken["mapped"][-5:]) <= max(taken["mapped"][:-5])
     if IS_FULL or TIMES:
         early, late = (statistics.median(taken["resident"][part]) for part in (slice(5, 25), slice(-20, None)))
         assert late - early < MOST_CLIMBED, f"{early / 2**20:,.0f} MiB in early epochs, {late / 2**20:,.0f} at last"
