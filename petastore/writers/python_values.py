@@ -45,12 +45,13 @@ def arrow_values(values: Any) -> ArrowColumn | list[Any]:
         >>> arrow_values([1, "x"])
         [1, 'x']
     """
-    if isinstance(values, (list, tuple)) and any(value is np.ma.masked for value in values):
-        values = [None if value is np.ma.masked else value for value in values]
     try:
         return _inferred(values)
     except _PROBLEMS:
         objects = _with_none(values) if _uses_nan(values) else list(values)
+    masked = np.ma.masked
+    if any(value is masked for value in objects):
+        return arrow_values([None if value is masked else value for value in objects])
     try:
         return _not_inferred(objects)
     except _PROBLEMS:
@@ -241,14 +242,14 @@ def _exact_type(kind: pa.DataType, values: list[Any]) -> tuple[pa.DataType, bool
     if not _may_change(kind):
         return kind, False
     inside = [_exact_type(*member) for member in _members(kind, values)]
-    found = [member for member, _ in inside]
+    exact_types = [member for member, _ in inside]
     has_masks = any(is_masked for _, is_masked in inside)
     if types.is_struct(kind):
-        return pa.struct([member.with_type(exact) for member, exact in zip(kind, found, strict=True)]), has_masks
+        return pa.struct([member.with_type(exact) for member, exact in zip(kind, exact_types, strict=True)]), has_masks
     if types.is_map(kind):
-        return pa.map_(*found), has_masks
+        return pa.map_(*exact_types), has_masks
     has_masks = has_masks or any(issubclass(one, np.ma.MaskedArray) for one in set(map(type, values)))
-    return pa.list_(kind.value_field.with_type(found[0])), has_masks
+    return pa.list_(kind.value_field.with_type(exact_types[0])), has_masks
 
 
 def _exact_time_type(kind: pa.DataType, values: list[Any]) -> pa.DataType:
