@@ -269,11 +269,11 @@ def _list(cells: pa.Array, wanted: pa.DataType, cast: _Cast) -> pa.Array:
     values = conformed(cells.values, wanted.value_type, cast)
     if types.is_fixed_size_list(stored):
         same_layout = pa.list_(wanted.value_field, stored.list_size)
-        made = pa.Array.from_buffers(same_layout, len(cells), cells.buffers()[:1], cells.null_count, children=[values])
+        lists = pa.Array.from_buffers(same_layout, len(cells), cells.buffers()[:1], cells.null_count, children=[values])
     else:
         layout = pa.large_list if types.is_large_list(stored) else pa.list_
-        made = _with_buffers(cells, layout(wanted.value_field), values)
-    return made if made.type == wanted else made.cast(wanted)
+        lists = _with_buffers(cells, layout(wanted.value_field), values)
+    return lists if lists.type == wanted else lists.cast(wanted)
 
 
 def _plain(cells: pa.Array, wanted: pa.DataType) -> pa.Array:

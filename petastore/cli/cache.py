@@ -262,7 +262,7 @@ def _cache_there(location: Path | None) -> DiskCache:
     if not has_cache(location):
         if location is None:
             raise InvalidArgumentError(
-                f"there is no cache yet in {cache_location(None)}, the default. Readers with cache_type='local-disk' "
+                f"the default cache {cache_location(None)} does not exist yet. Readers with cache_type='local-disk' "
                 "create one. If they have a cache_location, pass it as --cache-dir"
             )
         raise InvalidArgumentError(

@@ -65,7 +65,7 @@ class _Current(threading.local):
 _current = _Current()
 
 _THREAD = getattr(resource, "RUSAGE_THREAD", None)
-"""Which counters `getrusage` returns: those of the calling thread; None if the operating system has none."""
+"""Argument of `getrusage` for the counters of the calling thread; None if the operating system does not have them."""
 
 
 class at_work:  # noqa: N801 - used in `with` statements

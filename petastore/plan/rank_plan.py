@@ -261,8 +261,8 @@ class RankPlan(abc.ABC):
 
         No data is read. A window (`NGram`) is given by its first row. In a mixture, a path with the URL of its dataset
         names the file of this dataset, a path without URL names the file in each source that has it, and row numbers
-        count across all sources. An epoch of `stop="cycle"` never ends; it is
-        divided into parts of `steps_per_epoch` steps, and `epoch` is the number of such a part.
+        count across all sources. An epoch of `stop="cycle"` never ends; it is divided into parts of `steps_per_epoch`
+        steps, and `epoch` is the number of such a part.
 
         Args:
             rows: `(file, row group, row)` of each row, as `StepRows.places()`, `reader.position()` and `provenance`

@@ -249,10 +249,10 @@ class _Timestamps:
     def _refuse_missing(
         self, role: str, column: str, group: int, rows: NDArray[np.int64] | None, place: int, *, is_nan: bool
     ) -> NoReturn:
-        rule, got, kept = ("NaN", "NaN", "<= float('inf')") if is_nan else ("null", "a null", ".is_valid()")
+        rule, got, condition = ("NaN", "NaN", "<= float('inf')") if is_nan else ("null", "a null", ".is_valid()")
         raise InvalidArgumentError(
             f"{self._place(group, rows, place)}: the {role} {column!r} must not be {rule} for windows, got {got}. "
-            f"Leave such rows out with filters=col({column!r}){' ' if is_nan else ''}{kept}"
+            f"Leave such rows out with filters=col({column!r}){' ' if is_nan else ''}{condition}"
         )
 
     def _refuse_unsorted(

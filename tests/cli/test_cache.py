@@ -64,7 +64,7 @@ def test_cache_commands_say_that_the_default_cache_does_not_exist(
     monkeypatch.setenv("PETASTORE_CACHE", str(tmp_path / "none"))
     code, text = run(verb)
     assert code == 2
-    assert f"there is no cache yet in {tmp_path / 'none'}, the default. Readers with" in text
+    assert f"the default cache {tmp_path / 'none'} does not exist yet. Readers with" in text
 
 
 def test_cache_prune_evicts_by_age_and_size(cache: Path) -> None:

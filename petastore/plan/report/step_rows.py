@@ -405,18 +405,18 @@ def _given_rows(plan: TracedPlan, rows: RowPlaces) -> tuple[NDArray[np.int64], N
     The result has three arrays of equal length: index into `rows`, row group and row number. The index is needed
     because a mixture may have the same path in several sources.
     """
-    given: Any = list(rows) if isinstance(rows, Iterable) and not isinstance(rows, np.ndarray) else rows
-    if isinstance(given, list) and (not given or isinstance(given[0], (tuple, list))):
-        return plan.find_rows(given, name="rows")
+    listed: Any = list(rows) if isinstance(rows, Iterable) and not isinstance(rows, np.ndarray) else rows
+    if isinstance(listed, list) and (not listed or isinstance(listed[0], (tuple, list))):
+        return plan.find_rows(listed, name="rows")
     try:
-        numbers = np.asarray(given)
+        numbers = np.asarray(listed)
     except ValueError:  # numbers and lists are mixed
         numbers = np.empty((), dtype=object)
     inventory, total = plan.inventory, plan.inventory.num_rows
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or ((numbers < 0) | (numbers >= total)).any():
         raise InvalidArgumentError(
             f"rows must be a list of (file, row group, row), or of row numbers from 0 to {total - 1:,}, got "
-            f"{given!r:.100}"
+            f"{listed!r:.100}"
         )
     numbers = numbers.astype(np.int64)
     groups = np.searchsorted(inventory.first_rows, numbers, side="right") - 1
