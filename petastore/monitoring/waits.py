@@ -4,9 +4,8 @@ Several threads work at the same time, so the total time of a stage does not sho
 Each moment of a wait is therefore divided equally among the stages in which threads worked for the awaited span at that
 moment. If no thread worked for this span, the moment is divided among the stages of all threads.
 
-Dividing a wait takes about as long as copying a small batch. If a reader yields many spans per second, only some of its
-waits are divided, and the other waits are assumed to have the same proportions, so that the cost stays below a fixed
-share of the time.
+If a reader yields many spans per second, only some of its waits are divided, and the other waits are assumed to have
+the same proportions, so that the cost stays below a fixed share of the time.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from __future__ import annotations
 import array
 import collections
 import functools
+import operator
 import time
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -69,38 +69,34 @@ def attributed(
         >>> attributed(segments, 1, 9, number=1, groups={4})
         {'storage': 5.0, 'assembly': 1.0, 'copy': 2.0}
     """
-    inside = [each for each in segments if each[1] > began and each[0] < ended]
-    if not inside:
-        return {}
-    owners = [each[3] for each in inside]
-    own = [owner == number if isinstance(owner, int) else owner[0] in groups for owner in owners]
-    # column: shape (segments,), number of each interval's stage; a stage has two numbers: one for work for the awaited
-    # span, and one for all other work
-    column = [_COLUMNS[each[2]] + (0 if is_own else len(STAGES)) for each, is_own in zip(inside, own, strict=True)]
-    times = np.array([each[:2] for each in inside]).clip(began, ended).T.ravel()
-    # threads: shape (2 · segments, 2 · stages), number of threads in each stage from one event to the next; an event is
-    # the start or end of an interval
-    threads = np.zeros((len(times), 2 * len(STAGES)))
-    order = np.argsort(times, kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    threads[place, [*column, *column]] = np.repeat([1.0, -1.0], len(inside))
-    np.cumsum(threads, axis=0, out=threads)
-    of_span, of_others = threads[:, : len(STAGES)], threads[:, len(STAGES) :]
-    active = np.where(of_span.any(axis=1, keepdims=True), of_span, of_others)
-    durations = np.diff(times[order], append=ended)
-    shares = active / np.maximum(active.sum(axis=1, keepdims=True), 1)
-    seconds = durations @ shares
-    return {stage: float(found) for stage, found in zip(STAGES, seconds, strict=True) if found > 0}
-
-
-_COLUMNS = {stage: column for column, stage in enumerate(STAGES)}
+    changes: list[tuple[float, int, bool, Stage]] = []
+    for since, until, stage, owner, _ in segments:
+        if until > began and since < ended:
+            is_own = owner == number if isinstance(owner, int) else owner[0] in groups
+            changes += (max(since, began), 1, is_own, stage), (min(until, ended), -1, is_own, stage)
+    changes.sort(key=operator.itemgetter(0))
+    # threads: number of threads in each stage from one change to the next, that work for other spans and for this one
+    threads, working = (dict.fromkeys(STAGES, 0), dict.fromkeys(STAGES, 0)), [0, 0]
+    seconds, at = dict.fromkeys(STAGES, 0.0), began
+    for now, change, is_own, stage in changes:
+        active = working[True] > 0
+        if now > at and working[active]:
+            share = (now - at) / working[active]
+            for each, count in threads[active].items():
+                seconds[each] += share * count
+        threads[is_own][stage] += change
+        working[is_own] += change
+        at = now
+    return {stage: found for stage, found in seconds.items() if found > 0}
 
 
 _COST_SHARE = 0.002
 """Maximum share of the time that attributing waits takes."""
 
-_COST_S, _COST_OF_SEGMENT_S = 150e-6, 2e-6
+_MOST_SEGMENTS = 1000
+"""Maximum number of logged time intervals that are kept for a later wait."""
+
+_COST_S, _COST_OF_SEGMENT_S = 20e-6, 4e-6
 """Estimated seconds to divide a wait among stages: per wait, and in addition per logged time interval."""
 
 _FIRST_CREDIT_S, _MOST_CREDIT_S = 0.3e-3, 50e-3
@@ -198,58 +194,63 @@ class WaitMeter:
             ready: Number of spans that were ready when the span was requested.
             released: Row groups that no later span needs until they are loaded again.
         """
-        segments = [self.log.popleft() for _ in range(len(self.log))]
-        self._note_files(segments)
-        wait = ended - began
+        wait, is_first = ended - began, self._spans == 0
+        divides = wait > _SHORTEST_S and self._pays_for_division(began, ended)
+        # Otherwise the log keeps its time intervals until a later wait: taking them costs more than all other counters.
+        takes = is_first or divides or self.listeners or len(self.log) > _MOST_SEGMENTS
+        segments = self._take_segments() if takes else ()
         self.waited_s += wait
-        if self._spans == 0 and not self._counts_start:
+        if is_first and not self._counts_start:
             self._startup_s, self._begun = wait, ended
             self._first_wait = segments, began, ended, number, groups  # divided if no second wait follows
             self._pending.clear()
         else:
             if rows:
                 self._first_wait = None
-            waits = self._attributed(segments, began, ended, number, groups) if wait > _SHORTEST_S else None
-            if self._spans == 0:
+            if is_first:
                 self._begun = began
-            pending, self._pending = self._pending, {}
             self._waited_s += wait
-            self._attributed_s += 0.0 if waits is None else wait
-            _add(self._waits, waits or {})
-            _add(self._own, pending)
+            if divides:
+                self._attributed_s += wait
+                _add(self._waits, attributed(segments, began, ended, number, groups))
+            if self._pending:
+                pending, self._pending = self._pending, {}
+                _add(self._own, pending)
         self._last, self.is_over = ended, number < 0
         if rows:
             self._spans += 1
             self.rows += rows
             self._ready += ready
-        if released and self._row_groups is not None:
-            self._rows_released += int(self._row_groups.rows[list(released)].sum())
+        if self._row_groups is not None:
+            for group in released:
+                self._rows_released += int(self._row_groups.rows[group])
         for listener in self.listeners:
             listener(self, segments, began, ended)
 
-    def _attributed(
-        self, segments: Sequence[Segment], began: float, ended: float, number: int, groups: Container[int]
-    ) -> dict[Stage, float] | None:
-        """Return the seconds of a wait by stage; None if dividing waits among stages has taken too much time."""
+    def _pays_for_division(self, began: float, ended: float) -> bool:
+        """Pay for dividing a wait among stages; return False if that has taken too much time so far."""
+        if self._spans == 0 and not self._counts_start:
+            return False
         since = ended - (self._last if self._spans else began)
-        cost = _COST_S + _COST_OF_SEGMENT_S * len(segments)
+        cost = _COST_S + _COST_OF_SEGMENT_S * len(self.log)
         self._credit_s = min(self._credit_s + _COST_SHARE * since, _MOST_CREDIT_S)
         if self._credit_s < cost:
-            return None
+            return False
         self._credit_s -= cost
-        return attributed(segments, began, ended, number, groups)
+        return True
 
-    def _note_files(self, segments: Iterable[Segment]) -> None:
-        """Add the seconds of each row group load to the total of the row group's file.
+    def _take_segments(self) -> Sequence[Segment]:
+        """Empty the log, and add the seconds of each row group load to the total of the row group's file."""
+        segments = [self.log.popleft() for _ in range(len(self.log))]
+        self._add_file_seconds(segments, self._file_seconds)
+        return segments
 
-        Args:
-            segments: Logged time intervals of all threads; intervals of assembly are ignored.
-        """
+    def _add_file_seconds(self, segments: Iterable[Segment], seconds: array.array[float]) -> None:
         if self._row_groups is None:
             return
-        file, seconds = self._row_groups.file, self._file_seconds
+        file = self._row_groups.file
         for began, ended, _, owner, _ in segments:
-            if not isinstance(owner, int):
+            if not isinstance(owner, int):  # not the assembly of a span
                 share = (ended - began) / len(owner)
                 for group in owner:
                     seconds[file[group]] += share
@@ -298,7 +299,9 @@ class WaitMeter:
 
         If row groups of fewer than two files were loaded, the file is None.
         """
-        seconds, loads = np.array(self._file_seconds), np.array(self._file_loads)
+        file_seconds = self._file_seconds[:]
+        self._add_file_seconds(self.log.copy(), file_seconds)
+        seconds, loads = np.array(file_seconds), np.array(self._file_loads)
         (files,) = np.nonzero(seconds * loads)
         if self._row_groups is None or len(files) < 2:
             return None, 0.0, 0.0
