@@ -162,6 +162,4 @@ class RowGroupParts:
             for group, of_group in bitmaps.items()
             for part in range(*self.starts[group : group + 2].tolist())
         )
-        is_whole = selection.counts > 0
-        is_whole[bitmaps.groups] = False
-        return Selection.of_flags(flags, self.rows, whole=is_whole[self.groups])
+        return Selection.of_flags(flags, self.rows, whole=(selection.counts > 0)[self.groups])

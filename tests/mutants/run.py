@@ -27,11 +27,11 @@ DOORS = (
     "tests/writers",
 )
 TESTS = {
-    "plan": ("tests/plan",),
-    "selecting": ("tests/selecting", "tests/expressions", "tests/predicates"),
-    "codecs": ("tests/codecs", "tests/decoding", "tests/schema"),
-    "cache": ("tests/cache",),
-    "storage": ("tests/storage", "tests/dataset"),
+    "plan": ("tests/plan", "petastore/plan"),
+    "selecting": ("tests/selecting", "tests/expressions", "tests/predicates", "petastore/selecting"),
+    "codecs": ("tests/codecs", "tests/decoding", "tests/schema", "petastore/codecs"),
+    "cache": ("tests/cache", "petastore/cache"),
+    "storage": ("tests/storage", "tests/dataset", "petastore/storage"),
 }
 _LONGEST_S = 1800
 

@@ -259,6 +259,13 @@ def test_mixture_sources_are_reshuffled_in_each_epoch() -> None:
     assert rows[:40] != rows[40:80]
 
 
+def test_next_pass_of_a_mixture_begins_a_new_epoch_only_after_rows_were_read() -> None:
+    mixture = mixture_of(source(10), source(20))
+    begin = Cursor.of_epoch(0)
+    after_a_batch = laws.steps_of(mixture, 1, 3)[0].cursor
+    assert [mixture.next_pass(cursor) for cursor in (begin, after_a_batch)] == [begin, Cursor.of_epoch(1)]
+
+
 def test_mixture_of_one_source_has_its_rows() -> None:
     mixture = mixture_of(source(30, 0, 17), epochs=2)
     steps = laws.steps_of(mixture, 2, 4)
