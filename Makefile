@@ -158,6 +158,10 @@ $(FUZZ)/.made: $(BARE)
 endurance: $(ALL) ## 100 epochs, 100 readers, with each pool and torch: memory flat, nothing left (PETASTORE_ENDURANCE=4 times as many)
 	@PETASTORE_ENDURANCE=$${PETASTORE_ENDURANCE:-1} $(BIN)/python -m pytest --timeout=0 tests/readers/test_endurance.py $(T)
 
+.PHONY: soak
+soak: $(ALL) ## four ranks on failing storage, killed and resumed, A=SECONDS (1800): each row once, memory and handles flat
+	@$(BIN)/python -m tests.soak --seconds $(or $(A),1800)
+
 .PHONY: many-files
 many-files: $(ALL) ## 10,000 files of 100 rows beside pyarrow.dataset, in turns; a few minutes (A=1000 writes fewer)
 	@$(BIN)/python -m benchmarks.many_files $(A)

@@ -16,7 +16,7 @@ VERBS = {
     *("accelerators", "against", "bench", "bench-quick", "bench-storage", "check", "clean", "defects", "demo", "docs"),
     *("bench-writing", "corpus", "endurance", "format", "fuzz", "help", "horovod", "laws", "look", "many-files"),
     *("mutants", "neighbours", "notebooks", "petastorm-tests", "pythons", "setup", "test", "test-all"),
-    *("huge-row-groups", "tiny-row-groups", "tune-against-grid"),
+    *("huge-row-groups", "soak", "tiny-row-groups", "tune-against-grid"),
 }
 
 
