@@ -241,10 +241,6 @@ def read_image(
         MissingExtraError: The library is not installed.
     """
     header = checked_header(cell, stored)
-    if wanted is WHOLE:  # fast path for the usual case: small images decode in a few microseconds
-        image = np.empty(header.shape, header.dtype) if out is None else out
-        decode_into(cell, header, image)
-        return image
     turn = exif_orientation(cell) if wanted.exif_orientation else 1
     upright = header
     if turn > 1:

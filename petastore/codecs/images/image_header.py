@@ -88,9 +88,6 @@ class Header(NamedTuple):
     """`uint8` or `uint16`."""
 
 
-_shared_header = functools.lru_cache(maxsize=1024)(Header)
-
-
 def is_image_file(cell: NDArray[np.uint8]) -> bool:
     """Return whether bytes begin like a PNG or JPEG file."""
     return cell[:8].tobytes().startswith((_PNG, _JPEG))
@@ -133,7 +130,7 @@ def declared_header(header: Header, field: UnischemaField) -> Header:
     if height * width > MAX_PIXELS:
         raise ImageError(f"an image must have at most {MAX_PIXELS:,} pixels, got {height:,}×{width:,}")
     is_gray_in_color = len(header.shape) == 2 and len(field.shape) == 3
-    decoded = _shared_header(header.format, (height, width, 3), header.dtype) if is_gray_in_color else header
+    decoded = Header(header.format, (height, width, 3), header.dtype) if is_gray_in_color else header
     fits = decoded.shape == field.shape or field.fits(decoded.shape)
     if not fits or decoded.dtype != field.numpy_dtype:
         sides = "×".join(map(str, header.shape))
@@ -159,7 +156,7 @@ def _png_header(cell: NDArray[np.uint8]) -> Header:
             else "the png is damaged (its header declares an invalid color type or bit depth)"
         )
     shape = (height, width) if colors == _PNG_GRAY else (height, width, 3)
-    return _shared_header("png", shape, _UINT16 if depth == 16 else _UINT8)
+    return Header("png", shape, _UINT16 if depth == 16 else _UINT8)
 
 
 def _png_chunks(data: memoryview) -> Iterator[bytes]:
@@ -186,7 +183,7 @@ def _jpeg_header(cell: NDArray[np.uint8]) -> Header:
     if channels not in (1, 3, 4):
         raise ImageError(f"a jpeg must have 1, 3 or 4 channels, got {channels}. Encode it again as RGB")
     shape = (height, width) if channels == 1 else (height, width, 3)
-    return _shared_header("jpeg" if channels < 4 else "CMYK jpeg", shape, _UINT8)
+    return Header("jpeg" if channels < 4 else "CMYK jpeg", shape, _UINT8)
 
 
 def _segment(data: memoryview, markers: frozenset[int], at: int = 2) -> int:
