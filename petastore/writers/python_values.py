@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -92,23 +92,23 @@ def _inferred(values: Any) -> ArrowColumn:
         InexactError: Arrow would change a value.
         pa.ArrowException, TypeError, ValueError, OverflowError: Arrow does not infer a type.
     """
-    uses_nan, dtype = _uses_nan(values), getattr(values, "dtype", None)
-    if isinstance(values, np.ndarray) and not uses_nan:
+    uses_nan = _uses_nan(values)
+    has_dtype = hasattr(values, "dtype") and not uses_nan
+    if has_dtype and isinstance(values, np.ndarray):
         return pa.array(_in_unit_of_arrow(values.astype(values.dtype.newbyteorder("="), copy=False)))
     column = pa.array(values, from_pandas=uses_nan)
-    if dtype is not None and not uses_nan:
-        return column
-    has_nan_inside = uses_nan and pa.types.is_nested(column.type) and any(map(_has_null_numbers, _chunks(column)))
-    if not has_nan_inside and not _may_change(column.type):
+    has_nan_inside = uses_nan and pa.types.is_nested(column.type) and _has_null_numbers(column)
+    if has_dtype or not (has_nan_inside or _may_change(column.type)):
         return column
     objects = _with_none(values) if uses_nan and column.null_count else list(values)
-    if has_nan_inside:  # NaN inside a list or dict is not a missing value
-        try:
-            column = pa.array(objects)
-        except _PROBLEMS:  # NaT and NA are missing values
-            objects = list(map(_plain, objects))
-            column = pa.array(objects)
-    return _exact(column, objects, nan_is_null=uses_nan and not has_nan_inside)
+    if not has_nan_inside:
+        return _exact(column, objects, nan_is_null=uses_nan)
+    try:  # NaN inside a list or dict is not a missing value
+        column = pa.array(objects)
+    except _PROBLEMS:  # NaT and NA are missing values
+        objects = list(map(_plain, objects))
+        column = pa.array(objects)
+    return _exact(column, objects)
 
 
 def _not_inferred(values: list[Any]) -> pa.Array:
@@ -132,19 +132,17 @@ def _not_inferred(values: list[Any]) -> pa.Array:
     return _exact(pa.array(values, kind), values)
 
 
-def _chunks(column: ArrowColumn) -> list[pa.Array]:
-    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-
-
-def _has_null_numbers(cells: pa.Array) -> bool:
+def _has_null_numbers(column: ArrowColumn) -> bool:
     """Return whether numbers inside lists and structs are null."""
-    types, kind = pa.types, cells.type
+    types, kind = pa.types, column.type
+    if isinstance(column, pa.ChunkedArray):
+        return any(map(_has_null_numbers, column.chunks))
     if types.is_struct(kind):
-        return any(map(_has_null_numbers, cells.drop_null().flatten()))
+        return any(map(_has_null_numbers, column.drop_null().flatten()))
     if is_list(kind):
-        return _has_null_numbers(cells.flatten())
-    is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_boolean(kind)
-    return bool((is_number or types.is_null(kind)) and cells.null_count)
+        return _has_null_numbers(column.flatten())
+    is_number = types.is_primitive(kind) or types.is_decimal(kind) or types.is_null(kind)
+    return bool(column.null_count and is_number and not types.is_temporal(kind))
 
 
 def _in_unit_of_arrow(times: NDArray[Any]) -> NDArray[Any]:
@@ -185,71 +183,61 @@ def _exact(column: ArrowColumn, values: list[Any], *, nan_is_null: bool = False)
     Raises:
         InexactError: Arrow has no type that holds all values.
     """
-    kind, has_masks = _exact_type(column.type, values)
-    if has_masks:
+    try:
+        kind = _exact_type(column.type, values)
+    except _MaskedItemsError:
         values = list(map(_plain, values))
-    elif kind == column.type:
-        return column
-    return pa.array(values, kind, from_pandas=nan_is_null)
+        return pa.array(values, _exact_type(column.type, values), from_pandas=nan_is_null)
+    return column if kind == column.type else pa.array(values, kind, from_pandas=nan_is_null)
+
+
+class _MaskedItemsError(Exception):
+    """A list is a masked array, whose mask Arrow ignores."""
 
 
 def _may_change(kind: pa.DataType) -> bool:
     """Return whether Arrow may change a value when it converts Python objects to a type."""
     if pa.types.is_struct(kind):
         return any(_may_change(member.type) for member in kind)
-    return bool(is_list(kind) or pa.types.is_map(kind) or pa.types.is_temporal(kind))
+    return bool(pa.types.is_nested(kind) or pa.types.is_temporal(kind))
 
 
-def _members(kind: pa.DataType, values: list[Any]) -> Iterator[tuple[pa.DataType, list[Any]]]:
-    """Yield the type and the values of each member of a list, map or struct.
-
-    Values that Arrow does not change are left out.
-    """
-    if pa.types.is_struct(kind):
-        for member in kind:
-            rows = values if _may_change(member.type) else []
-            yield member.type, [value.get(member.name) for value in rows if isinstance(value, dict)]
-    elif pa.types.is_map(kind):
-        pairs = _items(values)
-        yield kind.key_type, [key for key, _ in pairs]
-        yield kind.item_type, [item for _, item in pairs]
-    else:
-        yield kind.value_type, _items(values) if _may_change(kind.value_type) else []
-
-
-def _items(values: list[Any]) -> list[Any]:
-    """Return the items of all lists, without those of arrays of numbers or times."""
-    if set(map(type, values)) <= {list, type(None)}:
-        return list(itertools.chain.from_iterable(filter(None, values)))
-    return list(itertools.chain.from_iterable(value for value in values if _has_objects(value)))
-
-
-def _has_objects(value: Any) -> bool:
-    return value.dtype == np.dtype(object) if isinstance(value, np.ndarray) else isinstance(value, (list, tuple, set))
-
-
-def _exact_type(kind: pa.DataType, values: list[Any]) -> tuple[pa.DataType, bool]:
+def _exact_type(kind: pa.DataType, values: Iterable[Any]) -> pa.DataType:
     """Return the type that Arrow infers, with nanoseconds where the values have some.
 
-    The second value is True if a list is a masked array, at any depth.
+    Args:
+        kind: Type that Arrow infers.
+        values: The values, which are not iterated if Arrow does not change values of this type.
 
     Raises:
         InexactError: Arrow has no type that holds all values.
+        _MaskedItemsError: A list is a masked array, at any depth.
     """
-    types = pa.types
-    if types.is_temporal(kind):
-        return _exact_time_type(kind, values), False
     if not _may_change(kind):
-        return kind, False
-    inside = [_exact_type(*member) for member in _members(kind, values)]
-    exact_types = [member for member, _ in inside]
-    has_masks = any(is_masked for _, is_masked in inside)
+        return kind
+    values, types = list(values), pa.types
+    if types.is_temporal(kind):
+        return _exact_time_type(kind, values)
     if types.is_struct(kind):
-        return pa.struct([member.with_type(exact) for member, exact in zip(kind, exact_types, strict=True)]), has_masks
+        dicts = [value for value in values if isinstance(value, dict)]
+        members = ((member, (value.get(member.name) for value in dicts)) for member in kind)
+        return pa.struct([member.with_type(_exact_type(member.type, inside)) for member, inside in members])
     if types.is_map(kind):
-        return pa.map_(*exact_types), has_masks
-    has_masks = has_masks or any(issubclass(one, np.ma.MaskedArray) for one in set(map(type, values)))
-    return pa.list_(kind.value_field.with_type(exact_types[0])), has_masks
+        pairs = list(_items(values))
+        keys, items = (key for key, _ in pairs), (item for _, item in pairs)
+        return pa.map_(_exact_type(kind.key_type, keys), _exact_type(kind.item_type, items))
+    if any(issubclass(one, np.ma.MaskedArray) for one in set(map(type, values))):
+        raise _MaskedItemsError
+    return pa.list_(kind.value_field.with_type(_exact_type(kind.value_type, _items(values))))
+
+
+def _items(values: list[Any]) -> Iterator[Any]:
+    """Yield the items of all lists, without those of arrays of numbers or times."""
+    return itertools.chain.from_iterable(filter(_has_objects, values))
+
+
+def _has_objects(value: Any) -> bool:
+    return isinstance(value, (list, tuple, set)) or (isinstance(value, np.ndarray) and value.dtype == np.dtype(object))
 
 
 def _exact_time_type(kind: pa.DataType, values: list[Any]) -> pa.DataType:
