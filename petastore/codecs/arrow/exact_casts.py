@@ -5,6 +5,7 @@ Values inside a cell follow the rules of scalar columns: a value that the declar
 
 from __future__ import annotations
 
+import bisect
 import functools
 
 import numpy as np
@@ -58,11 +59,14 @@ def cast_exactly(cells: pa.Array, plain: pa.DataType) -> pa.Array:
     try:
         return _casted(cells, plain)
     except DecodeError as problem:
-        row = None if problem.row is None else _first_refused(cells, plain)
-        single = problem if row is None else _problem_of(cells.slice(row, 1), plain)
+        row, reason = problem.row, problem.problem
+        if row is not None:  # it counts values inside the cells
+            rows = range(len(cells))
+            row = bisect.bisect(rows, False, key=lambda last: bool(_problem_of(cells.slice(0, last + 1), plain)))
+            reason = _problem_of(cells.slice(row, 1), plain) or reason
         raise DecodeError(
             f"values must fit in {plain}, the type that the field declares, got a value of {cells.type} that does not: "
-            f"{(single or problem).problem}",
+            f"{reason}",
             row=row,
         ) from None
 
@@ -91,21 +95,10 @@ def _cast_scalars(cells: pa.Array, plain: pa.DataType) -> pa.Array:
     return spread(encoded, flags_of(cells.is_valid())) if cells.null_count else encoded
 
 
-def _first_refused(cells: pa.Array, plain: pa.DataType) -> int:
-    """Return the row of the first cell that does not fit, by bisection."""
-    first, stop = 0, len(cells)
-    while stop - first > 1:
-        middle = (first + stop) // 2
-        if _problem_of(cells.slice(first, middle - first), plain) is None:
-            first = middle
-        else:
-            stop = middle
-    return first
-
-
-def _problem_of(cells: pa.Array, plain: pa.DataType) -> DecodeError | None:
+def _problem_of(cells: pa.Array, plain: pa.DataType) -> str:
+    """Return the reason why cells do not fit; empty if they do."""
     try:
         _casted(cells, plain)
     except DecodeError as problem:
-        return problem
-    return None
+        return problem.problem
+    return ""
