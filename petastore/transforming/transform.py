@@ -377,8 +377,8 @@ def _joined(parts: list[Decoded]) -> Decoded:
 SHOWN: Final = Unischema("shown", [UnischemaField("shown", np.str_)])
 """Schema of the result of a `showing` transform: one text, the dtype and shape of each returned value as JSON."""
 
-_WORDS: Final[Mapping[type, Any]] = {str: np.str_, bytes: np.bytes_, Decimal: Decimal}
-"""Field dtype of text, bytes and decimals, by Python type."""
+_WORDS: Final[Mapping[str, Any]] = {"str": np.str_, "bytes": np.bytes_, "Decimal": Decimal}
+"""Field dtype of text, bytes and decimals, by name of the Python type."""
 
 
 def is_described(spec: TransformSpec) -> bool:
@@ -460,7 +460,7 @@ def _what(value: Any) -> list[Any] | None:
     `is_typed` is False for Python numbers and lists of them, which have no dtype. The field then keeps its dtype, if
     the values can be cast to it.
     """
-    word = next((kind.__name__ for kind in _WORDS if isinstance(value, kind)), None)
+    word = next((kind.__name__ for kind in (str, bytes, Decimal) if isinstance(value, kind)), None)
     if word is not None:
         return [word, [], True]
     if value is np.ma.masked:
@@ -500,14 +500,13 @@ def settled(spec: TransformSpec, before: Unischema, shown: str) -> TransformSpec
 
 
 def _added(name: str, word: str, shape: list[int], _: bool) -> UnischemaField:
-    of_no_array = next((numpy_dtype for kind, numpy_dtype in _WORDS.items() if kind.__name__ == word), None)
-    return edit_field(name, np.dtype(word) if of_no_array is None else of_no_array, shape)
+    return edit_field(name, _WORDS.get(word) or np.dtype(word), shape)
 
 
 def _as_shown(field: UnischemaField, word: str, shape: list[int], says_so: bool) -> UnischemaField:
-    of_no_array = next((numpy_dtype for kind, numpy_dtype in _WORDS.items() if kind.__name__ == word), None)
-    if of_no_array is not None:
-        return field if field.numpy_dtype is of_no_array else edit_field(field.name, of_no_array, (), field.nullable)
+    if word in _WORDS:
+        is_same = field.numpy_dtype is _WORDS[word]
+        return field if is_same else edit_field(field.name, _WORDS[word], (), field.nullable)
     dtype = np.dtype(word)
     fits = field.fits(tuple(shape))
     is_time = field.is_scalar and field.dtype.kind in "mM"

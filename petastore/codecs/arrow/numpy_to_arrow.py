@@ -21,7 +21,7 @@ from petastore.codecs.declared import array_to_write, shape_below_empty
 from petastore.errors import DecodeError, EncodeError, SchemaError
 from petastore.schema.arrow import storage_type
 from petastore.schema.field import UnischemaField
-from petastore.schema.values import mask_of
+from petastore.schema.values import each_value
 
 __all__ = ["cells_array", "decoded_to_arrow", "encode_each", "encode_lists", "encode_scalars", "spread"]
 
@@ -362,7 +362,7 @@ def decoded_to_arrow(values: NDArray[Any], field: UnischemaField, leaf: pa.DataT
         leaf = stored = _leaf(field) if leaf is None else leaf
         for _ in field.shape:
             stored = pa.list_(pa.field("element", stored, nullable=False))
-        cells = _with_none(values)
+        cells = each_value(values)
         if any(_holds_nulls(cell, len(field.shape)) for cell in cells):
             stored = leaf
             for _ in field.shape:
@@ -390,19 +390,6 @@ def _leaf(field: UnischemaField) -> pa.DataType:
         raise SchemaError(
             f"field {field.name!r}: Arrow has no type for {field.dtype_name}. Leave the column out"
         ) from None
-
-
-def _with_none(values: NDArray[Any]) -> Any:
-    """Return a masked array as a list with None in place of missing rows.
-
-    Other arrays are returned unchanged.
-    """
-    if not isinstance(values, np.ma.MaskedArray):
-        return values
-    mask = mask_of(values)
-    gone = np.logical_and.reduce(mask.reshape(len(values), -1), axis=1).tolist()
-    cells = values if mask.ndim > 1 else np.ma.getdata(values)
-    return [None if is_missing else value for is_missing, value in zip(gone, cells, strict=True)]
 
 
 def _holds_nulls(cell: Any, dimensions: int) -> bool:
