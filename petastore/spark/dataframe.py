@@ -20,8 +20,7 @@ from petastore.codecs.vector import VectorCodec
 from petastore.errors import EncodeError, InvalidArgumentError, MissingExtraError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import field_from_arrow, storage_schema
-from petastore.writers.encode import check_rows, encode_chunks
-from petastore.writers.input_columns import encode_chunk
+from petastore.writers.encode import check_rows, encode_chunk, encode_chunks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -173,7 +172,7 @@ def encode_batch(batch: pa.RecordBatch, schema: Unischema, *, first_row: int = 0
         {'grid': [[[1, 2], [3, 4]], None]}
     """
     chunk = dict(zip(batch.schema.names, batch.columns, strict=True))
-    return encode_chunk(chunk, schema, batch.num_rows, first_row)
+    return encode_chunk(chunk.get, schema, batch.num_rows, first_row)
 
 
 # Spark types that can hold the values of each kind of NumPy dtype.

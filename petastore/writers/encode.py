@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from petastore.arrow import NUMBER_DTYPES
+from petastore.codecs.arrow_cells import encode_cells
 from petastore.codecs.registry import codec_of
 from petastore.errors import EncodeError, InvalidArgumentError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
+from petastore.storage.row_groups.asked_columns import is_pickable, pickable
 from petastore.work import InlinePool, Pool
 from petastore.work.futures import in_order
 
 __all__ = [
     "CHUNK_BYTES",
     "CHUNK_ROWS",
+    "Column",
     "check_rows",
+    "encode_chunk",
     "encode_chunks",
-    "encode_column",
     "encode_rows",
     "encoded_ahead",
     "in_chunks",
+    "without_views",
 ]
+
+Column: TypeAlias = Any
+"""A `pyarrow.Array` or `ChunkedArray`, an array of shape (rows, ...), or a list of values."""
 
 CHUNK_BYTES = 4 * 1024 * 1024
 """Approximate maximum bytes of values that are encoded together, to limit memory."""
@@ -111,9 +119,7 @@ def encode_rows(rows: Sequence[Mapping[str, Any]], schema: Unischema, *, first_r
             raise EncodeError(f"a row must be a dict or a named tuple, got {type(row).__name__}", row=number)
         if row.keys() != expected:
             _check_keys(row, schema, number)
-    stored = storage_schema(schema)
-    columns = [_column(rows, field, stored.field(field.name).type, first_row) for field in schema]
-    return pa.RecordBatch.from_arrays(columns, schema=stored)
+    return encode_chunk(lambda name: [row.get(name) for row in rows], schema, len(rows), first_row)
 
 
 def _check_keys(row: Mapping[str, Any], schema: Unischema, number: int) -> None:
@@ -134,40 +140,74 @@ def _check_keys(row: Mapping[str, Any], schema: Unischema, number: int) -> None:
             )
 
 
-def _column(rows: Sequence[Mapping[str, Any]], field: UnischemaField, stored: pa.DataType, first_row: int) -> pa.Array:
-    return encode_column([row.get(field.name) for row in rows], field, stored, first_row=first_row)
-
-
-def encode_column(
-    values: Sequence[Any] | NDArray[Any], field: UnischemaField, stored: pa.DataType, *, first_row: int = 0
-) -> pa.Array:
-    """Encode the values of one field to an Arrow array of stored cells.
+def encode_chunk(
+    column_of: Callable[[str], Column | None], schema: Unischema, rows: int, first_row: int
+) -> pa.RecordBatch:
+    """Encode some rows, given by column, to a record batch of stored cells.
 
     Args:
-        values: An array of shape (rows, ...), or a list; None and `numpy.ma.masked` are null.
-        field: Field of the values.
-        stored: Arrow type of the stored column.
+        column_of: Function that returns the column of a field: an Arrow column; an array of shape (rows, ...) or a
+            list, in which None and `numpy.ma.masked` are null; None for a nullable field without a column.
+        schema: Schema of the rows.
+        rows: Number of rows.
         first_row: Number of the first row, counted over all the data of the write, for messages.
 
     Raises:
-        EncodeError: A value does not match its field; the message has field and row.
+        EncodeError: A value does not match its field; the message names field and row.
     """
-    if not isinstance(values, np.ndarray):
-        values = [None if value is np.ma.masked else value for value in values]
-        for number, value in enumerate(() if field.nullable else values, first_row):
+    stored = storage_schema(schema)
+    cells = []
+    for field in schema:
+        column, kind = column_of(field.name), stored.field(field.name).type
+        try:
+            cells.append(pa.nulls(rows, kind) if column is None else _encoded(column, field, kind))
+        except EncodeError as problem:
+            problem.row = None if problem.row is None else problem.row + first_row
+            raise problem.at(column=field.name) from problem.__cause__
+    return pa.RecordBatch.from_arrays(cells, schema=stored)
+
+
+def _encoded(column: Column, field: UnischemaField, stored: pa.DataType) -> pa.Array:
+    if isinstance(column, (pa.Array, pa.ChunkedArray)):
+        return _encoded_arrow(column, field, stored)
+    if not isinstance(column, np.ndarray):
+        column = [None if value is np.ma.masked else value for value in column]
+        for row, value in enumerate(() if field.nullable else column):
             if value is None:
                 raise EncodeError(
-                    "the value must not be None, because the field is not nullable. Declare nullable=True",
-                    column=field.name,
-                    row=number,
+                    "the value must not be None, because the field is not nullable. Declare nullable=True", row=row
                 )
-    try:
-        cells = codec_of(field).encode_column(values, field)
-    except EncodeError as problem:
-        problem.row = None if problem.row is None else problem.row + first_row
-        raise problem.at(column=field.name) from problem.__cause__
-    _check_cells(cells, field, stored, values)
+    cells = codec_of(field).encode_column(column, field)
+    _check_cells(cells, field, stored, column)
     return cells
+
+
+def _encoded_arrow(column: pa.Array | pa.ChunkedArray, field: UnischemaField, stored: pa.DataType) -> pa.Array:
+    column = without_views(column)
+    cells = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    is_scalar = field.codec is None and field.is_scalar
+    is_stored_so = cells.type == stored and is_scalar and _has_only_values_of(stored, field.dtype)
+    return cells if is_stored_so and (field.nullable or not cells.null_count) else encode_cells(cells, field)
+
+
+def without_views(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Convert string and binary views in a column to ordinary types.
+
+    Arrow cannot select values from views.
+    """
+    return column if is_pickable(column.type) else pickable(pa.table({"": column})).column(0)
+
+
+def _has_only_values_of(stored: pa.DataType, dtype: np.dtype[Any]) -> bool:
+    """Return whether all values of the Arrow type `stored` are values of `dtype`.
+
+    Values then need no range check. The result is False, for example, if `uint8` is stored as int16.
+    """
+    if dtype.kind in "iuf":
+        return NUMBER_DTYPES.get(stored) == dtype
+    if dtype.kind == "M":
+        return pa.types.is_date32(stored) or f"datetime64[{stored.unit}]" == str(dtype)
+    return True
 
 
 def _check_cells(

@@ -18,25 +18,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow import NUMBER_DTYPES
 from petastore.arrow import compute as pc
 from petastore.codecs import ArrowCodec, NdarrayCodec, ScalarCodec
 from petastore.codecs.arrow.arrow_lists import are_arrays
-from petastore.codecs.arrow_cells import encode_cells, with_arrow_type
+from petastore.codecs.arrow_cells import with_arrow_type
 from petastore.codecs.images.image import image_field, is_image_struct
 from petastore.errors import EncodeError, InvalidArgumentError, SchemaError
 from petastore.schema import Unischema, UnischemaField
-from petastore.schema.arrow import field_from_arrow, storage_schema
+from petastore.schema.arrow import field_from_arrow
 from petastore.schema.values import each_value
-from petastore.storage.row_groups.asked_columns import is_pickable, pickable
 from petastore.work import Pool
-from petastore.writers.encode import CHUNK_BYTES, CHUNK_ROWS, encode_column, encoded_ahead
+from petastore.writers.encode import CHUNK_BYTES, CHUNK_ROWS, Column, encode_chunk, encoded_ahead, without_views
 from petastore.writers.python_values import arrow_values, conversion_problem
 
-__all__ = ["KINDS", "InputColumns", "Tabular", "columns_of", "encode_chunk", "encode_columns", "infer_schema"]
-
-Column: TypeAlias = Any
-"""A `pyarrow.Array` or `ChunkedArray`, an array of shape (rows, ...), or a list of values."""
+__all__ = ["KINDS", "InputColumns", "Tabular", "columns_of", "encode_columns", "infer_schema"]
 
 
 class ArrowStream(Protocol):
@@ -191,56 +186,8 @@ def _tasks(columns: InputColumns, schema: Unischema) -> Iterator[Callable[[], pa
     done = 0
     for chunk in columns.chunks(_rows_at_once(schema)):
         rows = len(next(iter(chunk.values()))) if chunk else 0
-        yield functools.partial(encode_chunk, chunk, schema, rows, done)
+        yield functools.partial(encode_chunk, chunk.get, schema, rows, done)
         done += rows
-
-
-def encode_chunk(chunk: Mapping[str, Column], schema: Unischema, rows: int, first_row: int) -> pa.RecordBatch:
-    """Encode some rows, given by column, to a record batch of stored cells.
-
-    Args:
-        chunk: Columns by name; those of nullable fields may be missing.
-        schema: Schema of the rows.
-        rows: Number of rows.
-        first_row: Number of the first row, for errors.
-
-    Raises:
-        EncodeError: A value does not match its field; the message names field and row.
-    """
-    stored = storage_schema(schema)
-    columns = ((chunk.get(field.name), field, stored.field(field.name).type) for field in schema)
-    cells = [_encoded(column, field, kind, rows, first_row) for column, field, kind in columns]
-    return pa.RecordBatch.from_arrays(cells, schema=stored)
-
-
-def _encoded(column: Column | None, field: UnischemaField, stored: pa.DataType, rows: int, first_row: int) -> pa.Array:
-    if column is None:
-        return pa.nulls(rows, stored)
-    if not isinstance(column, (pa.Array, pa.ChunkedArray)):
-        return encode_column(column, field, stored, first_row=first_row)
-    column = _without_views(column)
-    cells = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    is_scalar = field.codec is None and field.is_scalar
-    is_stored_so = cells.type == stored and is_scalar and _has_only_values_of(stored, field.dtype)
-    if is_stored_so and (field.nullable or not cells.null_count):
-        return cells
-    try:
-        return encode_cells(cells, field)
-    except EncodeError as problem:
-        problem.row = None if problem.row is None else problem.row + first_row
-        raise problem.at(column=field.name) from problem.__cause__
-
-
-def _has_only_values_of(stored: pa.DataType, dtype: np.dtype[Any]) -> bool:
-    """Return whether all values of the Arrow type `stored` are values of `dtype`.
-
-    Values then need no range check. The result is False, for example, if `uint8` is stored as int16.
-    """
-    if dtype.kind in "iuf":
-        return NUMBER_DTYPES.get(stored) == dtype
-    if dtype.kind == "M":
-        return pa.types.is_date32(stored) or f"datetime64[{stored.unit}]" == str(dtype)
-    return True
 
 
 def _check_fields(names: Sequence[str], schema: Unischema) -> None:
@@ -313,17 +260,9 @@ def _field_of_arrow(name: str, column: pa.Array | pa.ChunkedArray) -> UnischemaF
         if image is not None:
             return dataclasses.replace(image, nullable=declared.nullable)
     field = _field_of_type(declared)
-    if field.shape and not are_arrays(_without_views(column), field):
+    if field.shape and not are_arrays(without_views(column), field):
         return UnischemaField(name, object, (), ArrowCodec(kind), declared.nullable)
     return field
-
-
-def _without_views(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Convert string and binary views in a column to ordinary types.
-
-    Arrow cannot select values from views.
-    """
-    return column if is_pickable(column.type) else pickable(pa.table({"": column})).column(0)
 
 
 def _field_of_type(declared: pa.Field) -> UnischemaField:
