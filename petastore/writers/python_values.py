@@ -96,6 +96,8 @@ def _inferred(values: Any) -> ArrowColumn:
     has_dtype = hasattr(values, "dtype") and not uses_nan
     if has_dtype and isinstance(values, np.ndarray):
         return pa.array(_in_unit_of_arrow(values.astype(values.dtype.newbyteorder("="), copy=False)))
+    if not has_dtype:
+        _refuse_mixed_times(values)
     column = pa.array(values, from_pandas=uses_nan)
     has_nan_inside = uses_nan and pa.types.is_nested(column.type) and _has_null_numbers(column)
     if has_dtype or not (has_nan_inside or _may_change(column.type)):
@@ -109,6 +111,27 @@ def _inferred(values: Any) -> ArrowColumn:
         objects = list(map(_plain, objects))
         column = pa.array(objects)
     return _exact(column, objects)
+
+
+def _refuse_mixed_times(values: Iterable[Any]) -> None:
+    """Raise an error for times of NumPy that other values of NumPy follow, with which pyarrow 26 crashes.
+
+    Values inside dicts are not checked.
+
+    Raises:
+        TypeError: The values are mixed.
+    """
+    first = next((leaf for leaf in _leaves(values) if leaf is not None and not _is_missing(leaf)), None)
+    if isinstance(first, (np.datetime64, np.ndarray)) and first.dtype.kind == "M":
+        for leaf in _leaves(values):
+            if isinstance(leaf, (np.generic, np.ndarray)) and leaf.dtype.kind != "M":
+                raise TypeError(f"{first.dtype} and {leaf.dtype} are mixed")
+
+
+def _leaves(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the values inside lists, at any depth."""
+    for value in values:
+        yield from _leaves(value) if _has_objects(value) else (value,)
 
 
 def _not_inferred(values: list[Any]) -> pa.Array:
