@@ -77,7 +77,8 @@ def vector_cells(cells: pa.Array, field: UnischemaField) -> VectorCells:
         DecodeError: A cell is not a vector, or has another size than declared; `row` is set.
     """
     refuse_nulls(cells, field)
-    parts = _parts(cells, field)
+    parts = _members(cells, field)
+    _refuse(flags_of(parts["type"].is_null()), field, "the cell lacks the type of the vector, dense or sparse")
     kind, lengths = numbers_of(parts["type"]), _lengths(parts["values"])
     dense = kind == DENSE
     _refuse(~dense & (kind != SPARSE), field, "the type of the vector must be 1 (dense) or 0 (sparse)")
@@ -107,17 +108,6 @@ def sizes_of_vectors(cells: pa.Array, field: UnischemaField) -> NDArray[np.int64
 
 def _rows(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
-
-
-def _parts(cells: pa.Array, field: UnischemaField) -> dict[str, pa.Array]:
-    """Return the member columns of the struct by name, each with its type in `STORED`.
-
-    Raises:
-        DecodeError: The column does not contain vectors, or the type of a vector (dense or sparse) is missing.
-    """
-    parts = _members(cells, field)
-    _refuse(flags_of(parts["type"].is_null()), field, "the cell lacks the type of the vector, dense or sparse")
-    return parts
 
 
 def _members(cells: pa.Array, field: UnischemaField) -> dict[str, pa.Array]:

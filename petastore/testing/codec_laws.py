@@ -225,10 +225,10 @@ class CodecLaws(abc.ABC):
         """Encoding None or an invalid value raises an `EncodeError` with field and row."""
         for case in self._all_cases().values():
             for value in (None, *case.refused):
-                error = _refusal(case.field, value)
+                error = _refusal(codec_of(case.field).encode, case.field, value)
                 assert error.column == case.field.name
             for value in case.refused:
-                with_row = _column_refusal(case.field, [None, value])
+                with_row = _refusal(codec_of(case.field).encode_column, [None, value], case.field)
                 assert (with_row.column, with_row.row) == (case.field.name, 1)
 
     def test_codec_is_rebuilt_from_its_configuration(self) -> None:
@@ -419,17 +419,10 @@ def read_golden(path: Path) -> pa.Array:
     return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
 
 
-def _refusal(field: UnischemaField, value: Any) -> EncodeError:
+def _refusal(encode: Callable[..., Any], *arguments: Any) -> EncodeError:
+    """Return the error that a method of a codec raises for an invalid value."""
     try:
-        cell = codec_of(field).encode(field, value)
+        cells = encode(*arguments)
     except EncodeError as problem:
         return problem
-    raise AssertionError(f"encode must raise EncodeError for {value!r} with {field!r}, got the cell {cell!r}")
-
-
-def _column_refusal(field: UnischemaField, values: Sequence[Any]) -> EncodeError:
-    try:
-        column = codec_of(field).encode_column(values, field)
-    except EncodeError as problem:
-        return problem
-    raise AssertionError(f"encode_column must raise EncodeError for {values!r} with {field!r}, got {column!r}")
+    raise AssertionError(f"{encode.__name__} must raise EncodeError for {arguments}, got {cells!r}")
