@@ -93,14 +93,14 @@ def _inferred(values: Any) -> ArrowColumn:
         pa.ArrowException, TypeError, ValueError, OverflowError: Arrow does not infer a type.
     """
     uses_nan = _uses_nan(values)
-    has_dtype = hasattr(values, "dtype") and not uses_nan
-    if has_dtype and isinstance(values, np.ndarray):
-        return pa.array(_in_unit_of_arrow(values.astype(values.dtype.newbyteorder("="), copy=False)))
-    if not has_dtype:
-        _refuse_mixed_times(values)
+    if hasattr(values, "dtype") and not uses_nan:
+        if isinstance(values, np.ndarray):
+            values = _in_unit_of_arrow(values.astype(values.dtype.newbyteorder("="), copy=False))
+        return pa.array(values, from_pandas=False)
+    _refuse_mixed_times(values)
     column = pa.array(values, from_pandas=uses_nan)
     has_nan_inside = uses_nan and pa.types.is_nested(column.type) and _has_null_numbers(column)
-    if has_dtype or not (has_nan_inside or _may_change(column.type)):
+    if not (has_nan_inside or _may_change(column.type)):
         return column
     objects = _with_none(values) if uses_nan and column.null_count else list(values)
     if not has_nan_inside:
