@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
+import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from petastore import UnischemaField
+from petastore import UnischemaField, open_dataset
 from petastore.codecs import ImageDecode
 from petastore.dataset import Dataset
 from petastore.errors import InvalidArgumentError, StorageError
 from petastore.plan import LastBatch, ReadUnit, Selection, Shard
 from petastore.plan.request import SHARDED_DEFAULT_SEED
+from tests.pace import LONG
+from tests.readers.hanging import HangingFileSystem
 from tests.readers.small import ROWS, SCHEMA, a_row, written
 
 
@@ -70,6 +74,33 @@ def test_selected_fields_keep_the_order_of_the_schema(dataset: Dataset, asked: A
 def test_dataset_read_returns_stored_cells(dataset: Dataset) -> None:
     table = dataset.read(ReadUnit.whole(dataset.inventory, 1, ["word", "id"]))
     assert table.to_pydict() == {"word": [a_row(n)["word"] for n in range(5, 10)], "id": list(range(5, 10))}
+
+
+def _send_time_zones(dataset: Dataset, answer: Any) -> None:
+    answer.send(dataset.time_zones)
+
+
+def test_time_zones_are_read_in_a_child_forked_during_a_read(dataset: Dataset) -> None:
+    """The child waits for no lock that a thread of the parent holds while storage hangs."""
+    storage = HangingFileSystem()
+    hanging = open_dataset(dataset.url.removeprefix("file://"), filesystem=storage)
+    storage.at = "read"
+    thread = threading.Thread(target=lambda: hanging.time_zones)
+    thread.start()
+    assert storage.hangs.wait(LONG)
+    here, there = multiprocessing.Pipe()
+    child = multiprocessing.get_context("fork").Process(target=_send_time_zones, args=(dataset, there))
+    child.start()
+    is_answered = here.poll(LONG)
+    storage.answer.set()
+    thread.join()
+    if not is_answered:
+        child.kill()
+    child.join(LONG)
+    assert (is_answered, child.exitcode) == (True, 0)
+    assert here.recv() == {}
+    here.close()
+    there.close()
 
 
 def test_plan_excludes_rows_that_are_not_selected(dataset: Dataset) -> None:

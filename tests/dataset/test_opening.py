@@ -1,10 +1,11 @@
-"""Tests of `open_dataset`: files listed several times, unreadable columns, and damaged metadata."""
+"""Tests of `open_dataset`: files listed several times, listing caches, unreadable columns, and damaged metadata."""
 
 from __future__ import annotations
 
 import collections
 import itertools
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.spec import AbstractFileSystem
 
 import petastore
 from petastore import NGram, Unischema, UnischemaField
@@ -129,6 +132,54 @@ def test_remote_files_can_be_listed_several_times(
             found.update(ids.tolist())
     once, twice = range(count // 2, count), range(count // 2)
     assert found == collections.Counter({**dict.fromkeys(twice, 4), **dict.fromkeys(once, 2)})
+
+
+class ListingCache(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
+    """A filesystem whose listing cache never expires, as in fsspec's clients of object stores."""
+
+    protocol = "cached"
+    cachable = False
+    find = AbstractFileSystem.find
+
+    def info(self, path: str, **options: Any) -> Any:
+        entries = [one for one in self._ls_from_cache(path) or () if one["name"] == path.rstrip("/")]
+        return entries[0] if entries else super().info(path, **options)
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+        if path not in self.dircache:
+            self.dircache[path] = super().ls(path, detail=True, **options)
+        return self.dircache[path] if detail else [one["name"] for one in self.dircache[path]]
+
+    def invalidate_cache(self, path: str | None = None) -> None:
+        """Remove all listings, or those of the directories above a path."""
+        for listed in list(self.dircache):
+            if path is None or f"{path}/".startswith(listed):
+                del self.dircache[listed]
+
+
+@pytest.fixture
+def memory() -> Iterator[MemoryFileSystem]:
+    """Yield a filesystem that writes where `ListingCache` reads."""
+    memory = MemoryFileSystem()
+    yield memory
+    memory.rm("/appended", recursive=True)
+
+
+@pytest.mark.parametrize("has_manifest", [False, True])
+def test_rows_appended_elsewhere_are_read_despite_a_listing_cache(
+    memory: MemoryFileSystem, has_manifest: bool, tmp_path: Path
+) -> None:
+    cached = ListingCache()
+    for first, end in itertools.pairwise((0, 10, 20, 400)):
+        rows = [{"id": number, "half": number / 2} for number in range(first, end)]
+        if has_manifest:
+            mode: Any = "append" if first else "error"
+            petastore.write_dataset("/appended", SCHEMA, rows, mode=mode, filesystem=memory, rows_per_row_group=3)
+        else:
+            pq.write_table(pa.Table.from_pylist(rows), tmp_path / "file")
+            memory.pipe_file(f"/appended/{end}.parquet", (tmp_path / "file").read_bytes())
+        with petastore.make_batch_reader("/appended", filesystem=cached) as reader:
+            assert ids_of(reader) == expected(range(end))
 
 
 def test_directory_listed_twice_raises(files: list[str]) -> None:

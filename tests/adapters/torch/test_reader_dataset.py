@@ -277,6 +277,26 @@ def test_set_epoch_reaches_persistent_workers(url: str, num_workers: int, persis
     assert seen[0] != seen[1]
 
 
+@pytest.mark.parametrize("given", [0, 3])
+def test_set_epoch_after_iter_chooses_the_epoch_of_this_loop(url: str, given: int) -> None:
+    """Lightning begins a loop before it sets the epoch."""
+
+    def fresh() -> ReaderDataset:
+        return ReaderDataset(url, ["id"], batch_size=50, shuffle_rows=True, seed=1)
+
+    rows = fresh()
+    rows.set_epoch(1)
+    second, state = lists(rows), rows.state_after(given, num_workers=0)
+    rows = fresh()
+    if given:
+        rows.load_state_dict(state)
+    loop = iter(DataLoader(rows, batch_size=None))
+    rows.set_epoch(1)
+    batches = [next(loop)["id"].tolist()]
+    assert rows.state_dict() == rows.state_after(1, num_workers=0)
+    assert batches + lists(loop) == second[given:]
+
+
 def test_reader_dataset_has_no_length_when_endless(url: str) -> None:
     rows = ReaderDataset(url, ["id"], batch_size=100, num_epochs=None)
     loader = DataLoader(rows, batch_size=None, num_workers=2)
