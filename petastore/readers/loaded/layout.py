@@ -23,7 +23,7 @@ from petastore.lazy import once
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 
-__all__ = ["Layout", "Stack", "needs_decoding", "stacked_view"]
+__all__ = ["Layout", "Stack", "needs_decoding", "stacked_array"]
 
 _PART_BYTES = 2 * 1024 * 1024
 """Decoded bytes that are read at once: few enough that Arrow's memory for them stays in the CPU cache."""
@@ -150,7 +150,7 @@ def needs_decoding(field: UnischemaField) -> bool:
     return not isinstance(codec_of(field), (PlainCodec, ScalarCodec))
 
 
-def stacked_view(stack: Stack, table: pa.Table, columns: Mapping[str, BoundCodec]) -> NDArray[Any] | None:
+def stacked_array(stack: Stack, table: pa.Table, columns: Mapping[str, BoundCodec]) -> NDArray[Any] | None:
     """Return columns of numbers as one array, without a Python object for each column.
 
     Args:
@@ -159,18 +159,18 @@ def stacked_view(stack: Stack, table: pa.Table, columns: Mapping[str, BoundCodec
         columns: Codec of each column that the files store, by name.
 
     Returns:
-        An array of shape (columns, rows), if possible a view of the table's memory. None if it is impossible, for
-        example because a column has nulls or another type than declared.
+        A new array of shape (columns, rows). None if it is impossible, for example because a column has nulls or
+        another type than declared.
 
     Example:
         >>> from petastore.schema.field import UnischemaField
         >>> columns = {name: BoundCodec.of(UnischemaField(name, "int64")) for name in "xy"}
-        >>> stacked_view(Stack(("x", "y"), np.dtype(np.int64), ()), pa.table({"x": [1, 2], "y": [3, 4]}), columns)
+        >>> stacked_array(Stack(("x", "y"), np.dtype(np.int64), ()), pa.table({"x": [1, 2], "y": [3, 4]}), columns)
         array([[1, 2],
                [3, 4]])
     """
-    schema, rows = table.schema, table.num_rows
-    if rows == 0 or stack.shape or stack.dtype.kind not in "iuf" or schema.names != list(stack.names):
+    schema = table.schema
+    if table.num_rows == 0 or stack.shape or stack.dtype.kind not in "iuf" or schema.names != list(stack.names):
         return None
     stored = pa.from_numpy_dtype(stack.dtype)
     codecs = (columns[name].codec for name in stack.names)
@@ -178,21 +178,9 @@ def stacked_view(stack: Stack, table: pa.Table, columns: Mapping[str, BoundCodec
         isinstance(codec, (PlainCodec, ScalarCodec)) for codec in codecs
     ):
         return None
-    first, size = _address(table.column(0)), rows * stack.dtype.itemsize
-    # Columns are rarely adjacent in memory, so the loop usually ends at the second column.
-    addresses = (_address(table.column(number)) for number in range(1, table.num_columns))
-    if first is not None and all(address == first + size * (n + 1) for n, address in enumerate(addresses)):
-        whole = pa.foreign_buffer(first, table.num_columns * size, base=table)
-        return np.frombuffer(whole, stack.dtype).reshape(table.num_columns, rows)
     (batch,) = table.to_batches()
     try:
         values: NDArray[Any] = batch.to_tensor(row_major=False).to_numpy().T
     except pa.ArrowException:  # Arrow raises it if a column has nulls
         return None
     return values
-
-
-def _address(column: Any) -> int | None:
-    """Return the memory address of a column of numbers; None if it has nulls or several chunks."""
-    chunk = column.chunk(0)
-    return None if chunk.offset or chunk.null_count else int(chunk.buffers()[1].address)

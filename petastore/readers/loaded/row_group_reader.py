@@ -35,7 +35,7 @@ from petastore.inventory import DataFile
 from petastore.lazy import once
 from petastore.monitoring.activity import Segments, at_work
 from petastore.readers.loaded.arena import Arena, Place
-from petastore.readers.loaded.layout import Layout, Stack, stacked_view
+from petastore.readers.loaded.layout import Layout, Stack, stacked_array
 from petastore.schema.field import UnischemaField
 from petastore.storage.row_groups.asked_columns import MOST_BYTES, Part
 
@@ -246,7 +246,7 @@ class RowGroupReader:
             out = reading.stacks[number] = self._array(stack, reading.rows, place, number)
             return self._fill_by_pieces(stack, tables, reading, out)
         table, order = next(tables), read_order if stack.in_read_order else None
-        whole = None if len(stack.names) < _FEW_COLUMNS else stacked_view(stack, table, self.columns)
+        whole = None if len(stack.names) < _FEW_COLUMNS else stacked_array(stack, table, self.columns)
         if whole is not None and order is None and place is None:
             reading.stacks[number] = whole  # no copy: Arrow has put the columns into new memory, in the right layout
             return {}

@@ -1,4 +1,4 @@
-"""Tests of zero-copy views of several Arrow columns as one NumPy array."""
+"""Tests of the conversion of several Arrow columns to one NumPy array."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from petastore.codecs.registry import BoundCodec
-from petastore.readers.loaded.layout import Stack, stacked_view
+from petastore.readers.loaded.layout import Stack, stacked_array
 from petastore.schema.field import UnischemaField
 
 DTYPES = st.sampled_from(["<i8", "<u2", "<f4", "<f8"]).map(np.dtype)
@@ -18,11 +18,11 @@ DTYPES = st.sampled_from(["<i8", "<u2", "<f4", "<f8"]).map(np.dtype)
 
 def seen(names: tuple[str, ...], dtype: np.dtype[np.generic], table: pa.Table) -> NDArray[np.generic] | None:
     columns = {name: BoundCodec.of(UnischemaField(name, dtype)) for name in names}
-    return stacked_view(Stack(names, dtype, ()), table, columns)
+    return stacked_array(Stack(names, dtype, ()), table, columns)
 
 
 @given(dtype=DTYPES, count=st.integers(1, 6), rows=st.integers(0, 9), first=st.integers(0, 3), together=st.booleans())
-def test_zero_copy_view_of_stacked_columns_equals_the_columns(
+def test_array_of_stacked_columns_equals_the_columns(
     dtype: np.dtype[np.generic], count: int, rows: int, first: int, together: bool
 ) -> None:
     names = tuple(f"c{number}" for number in range(count))
@@ -45,6 +45,6 @@ def test_zero_copy_view_of_stacked_columns_equals_the_columns(
         pa.array([1, 2, 3], pa.int32()),  # another type than declared
     ],
 )
-def test_columns_with_nulls_or_other_types_have_no_stacked_view(column: pa.Array) -> None:
+def test_columns_with_nulls_or_other_types_have_no_stacked_array(column: pa.Array) -> None:
     table = pa.table({"a": pa.array([1, 2, 3], pa.int64()), "b": column})
     assert seen(("a", "b"), np.dtype("<i8"), table) is None
