@@ -6,7 +6,6 @@ import bisect
 import collections
 import contextlib
 import dataclasses
-import heapq
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -68,9 +67,7 @@ class CacheOrder:
         self._times = np.empty(0)
         self._until = 0.0
         self._begun = -1.0
-        # A heap of the times of planned loads; a finished load is removed when it is the earliest one.
-        self._open: list[float] = []
-        self._over: collections.Counter[float] = collections.Counter()
+        self._open: list[float] = []  # times of planned loads that have not ended, ascending
         self._announcements: list[Announcement] = []
         self._is_closed = False
 
@@ -90,7 +87,7 @@ class CacheOrder:
         times = [known.get(group, before) for group in span.fetch]
         with self._lock:
             for time in times:
-                heapq.heappush(self._open, time)
+                bisect.insort(self._open, time)
         return times
 
     def _announce(self, now: float) -> None:
@@ -135,12 +132,7 @@ class CacheOrder:
             time: Time at which the row group is needed, as `plan` returned it.
         """
         with self._lock:
-            self._over[time] += 1
-            while self._open and self._open[0] in self._over:
-                first = heapq.heappop(self._open)
-                self._over[first] -= 1
-                if not self._over[first]:
-                    del self._over[first]
+            del self._open[bisect.bisect_left(self._open, time)]
         self._report()
 
     def _report(self) -> None:
