@@ -55,7 +55,7 @@ from petastore.transforming.transform import Transform, TransformSpec
 from petastore.transforming.worker import Call, Failure, Function, Made, packed
 from petastore.transforming.worker_process import WorkerProcess
 from petastore.work.futures import after
-from petastore.work.pools import ProcessPool, available_cpus
+from petastore.work.pools import ThreadPool, available_cpus
 
 __all__ = ["TransformProcesses"]
 
@@ -151,14 +151,14 @@ class TransformProcesses:
 
         return transform
 
-    def pool(self) -> ProcessPool:
+    def pool(self) -> ThreadPool:
         """Return the pool for one iteration over the reader; start worker processes if none run, without waiting."""
         with self._lock:
             if self._closed:
                 raise ReaderClosedError("the reader was closed. Open another one")
             if self._group is None or self._group.is_over:
                 self._group = _WorkerGroup(self._count, self._functions)
-        return ProcessPool(available_cpus(), self._count, cancel_calls=self._group.cancel)
+        return ThreadPool(available_cpus(), elsewhere=self._count, cancel_calls=self._group.cancel)
 
     def close(self) -> None:
         """End the workers, and wake waiting threads. Does not wait; may be called again."""

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from petastore.work.futures import Pool, Task
-from petastore.work.pools import InlinePool, ProcessPool, ThreadPool
+from petastore.work.pools import InlinePool, ThreadPool
 
-__all__ = ["InlinePool", "Pool", "ProcessPool", "Task", "ThreadPool"]
+__all__ = ["InlinePool", "Pool", "Task", "ThreadPool"]

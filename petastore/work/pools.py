@@ -1,4 +1,4 @@
-"""Pools that run the tasks of readers: thread pool, process pool and inline pool.
+"""Pools that run the tasks of readers: thread pool and inline pool.
 
 All readers of a process share the same threads. Decoding of pages and images, decompression and large NumPy copies
 release the GIL, so they run in parallel in threads. The threads start with the first reader and end with the last one.
@@ -34,7 +34,7 @@ from petastore.storage.row_groups.asked_columns import MOST_BYTES
 from petastore.threads import Threads, interpreter_ends, working
 from petastore.work.futures import Pool, Task, settle
 
-__all__ = ["DEFAULT_MAX_CELL_BYTES", "InlinePool", "PoolType", "ProcessPool", "ThreadPool", "Workers", "available_cpus"]
+__all__ = ["DEFAULT_MAX_CELL_BYTES", "InlinePool", "PoolType", "ThreadPool", "Workers", "available_cpus"]
 
 
 PoolType: TypeAlias = Literal["thread", "process", "dummy"]
@@ -165,8 +165,9 @@ class ThreadPool:
 
     Args:
         workers: Number of tasks of this pool that run at a time.
-        elsewhere: Number of calls that run outside the threads at a time, such as in worker processes. It is added to
-            the attribute `workers`.
+        elsewhere: Number of calls that run outside the threads at a time, in worker processes. It is added to the
+            attribute `workers`.
+        cancel_calls: Function that cancels queued calls outside the threads.
 
     Example:
         >>> pool = ThreadPool(2)
@@ -175,10 +176,10 @@ class ThreadPool:
         >>> pool.close(); pool.join()
     """
 
-    def __init__(self, workers: int, *, elsewhere: int = 0) -> None:
+    def __init__(self, workers: int, *, elsewhere: int = 0, cancel_calls: Callable[[], None] = lambda: None) -> None:
         self.workers = workers + elsewhere
         """Number of tasks that run at a time."""
-        self._most = workers
+        self._most, self._cancel_calls = workers, cancel_calls
         self.closed = False
         """Whether `close` was called."""
         self._tickets = itertools.count()
@@ -263,13 +264,14 @@ class ThreadPool:
         return [request for thread in running if (request := request_by_thread.get(thread)) is not None]
 
     def close(self) -> None:
-        """Cancel queued tasks; running ones continue."""
+        """Cancel queued tasks and calls; running ones continue."""
         with self._lock:
             self.closed = True
             waiting, self._waiting = self._waiting, []
             self._give_threads_back(once_idle=True)
         for _, _, future, _ in waiting:
             future.cancel()
+        self._cancel_calls()
 
     def join(self) -> None:
         """After `close`, wait for running tasks.
@@ -288,6 +290,7 @@ class ThreadPool:
                 self._threads.leave_behind(self._left_behind)
             self._give_threads_back(once_idle=False)
         self._threads.join()
+        self._cancel_calls()  # cancel calls that the last tasks have submitted
         if hopeless:
             _warn_of(hopeless)
 
@@ -316,41 +319,6 @@ def _warn_of(requests: list[Request]) -> None:
         AbandonedThreadWarning,
         stacklevel=2,
     )
-
-
-class ProcessPool(ThreadPool):
-    """Thread pool of a reader whose transform functions run in processes.
-
-    Thread-safe.
-
-    Args:
-        threads: Number of tasks that run in threads at a time.
-        processes: Number of function calls that run in processes at a time.
-        cancel_calls: Function that cancels queued calls.
-
-    Example:
-        >>> pool = ProcessPool(2, 2, cancel_calls=lambda: None)
-        >>> pool.submit(lambda: 7, priority=0).result()
-        7
-        >>> pool.close(); pool.join()
-    """
-
-    def __init__(self, threads: int, processes: int, *, cancel_calls: Callable[[], None]) -> None:
-        self._cancel_calls = cancel_calls
-        super().__init__(threads, elsewhere=processes)
-
-    def close(self) -> None:
-        """Cancel queued tasks and calls; running ones continue."""
-        super().close()
-        self._cancel_calls()
-
-    def join(self) -> None:
-        """Wait for running tasks, then release the threads.
-
-        The processes stay for the next iteration.
-        """
-        super().join()
-        self._cancel_calls()  # cancel calls that the last tasks have submitted
 
 
 class InlinePool:
