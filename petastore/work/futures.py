@@ -243,24 +243,6 @@ def wait_for(done: Callable[[], bool], changed: threading.Condition, pool: Pool)
             raise problem
 
 
-def result_of(future: Future[_Made], pool: Pool) -> _Made:
-    """Wait for a pool's task, and return its result.
-
-    Raises:
-        StorageTimeoutError: A storage request of a task in the pool exceeded its timeout.
-        BaseException: The task raised it.
-
-    Example:
-        >>> from petastore.work import ThreadPool
-        >>> pool = ThreadPool(1)
-        >>> result_of(pool.submit(lambda: 7, priority=0), pool)
-        7
-        >>> pool.close(); pool.join()
-    """
-    wait_for_answer(future, pool.requests)
-    return future.result()
-
-
 def in_order(
     function: Callable[[_Asked], _Made], items: Iterable[_Asked], pool: Pool
 ) -> Iterator[tuple[_Asked, _Made]]:
@@ -280,10 +262,15 @@ def in_order(
         >>> pool.close(); pool.join()
     """
     waiting: collections.deque[tuple[_Asked, Future[_Made]]] = collections.deque()
+
+    def first() -> tuple[_Asked, _Made]:
+        item, made = waiting.popleft()
+        wait_for_answer(made, pool.requests)
+        return item, made.result()
+
     for place, item in enumerate(items):
         waiting.append((item, pool.submit(functools.partial(function, item), priority=place)))
         if len(waiting) > pool.workers:
-            first, made = waiting.popleft()
-            yield first, result_of(made, pool)
-    for item, made in waiting:
-        yield item, result_of(made, pool)
+            yield first()
+    while waiting:
+        yield first()
