@@ -8,10 +8,10 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from petastore.readers.execution.first_row import described
 from petastore.readers.execution.position import places_of_rows, with_provenance_fields
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
+from petastore.storage.requests.retries import SingleFlight
 from petastore.transforming.transform import (
     AnyTransform,
     as_transform_spec,
@@ -88,14 +89,14 @@ class RecentRowGroups:
         self._read = read
         self._max_bytes = max_bytes
         self._tables: collections.OrderedDict[int, pa.Table] = collections.OrderedDict()
-        self._hits = self._reads = 0
+        self._requests = self._reads = 0
         self.make_anew()
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
         """In a forked child, drop unfinished reads, because the threads that run them do not exist in the child."""
         self._lock = threading.Lock()
-        self._under_way: dict[int, Future[pa.Table]] = {}
+        self._reading: SingleFlight[int, pa.Table] = SingleFlight()
         self._bytes = sum(table.get_total_buffer_size() for table in self._tables.values())
 
     def get(self, group: int) -> pa.Table:
@@ -104,37 +105,29 @@ class RecentRowGroups:
         Raises:
             Exceptions of `read`, in each thread that waited for the row group; the next call retries.
         """
-        mine: Future[pa.Table] | None = None
-        try:
-            with self._lock:
-                table = self._tables.get(group)
-                if table is not None:
-                    self._tables.move_to_end(group)
-                    self._hits += 1
-                    return table
-                first = self._under_way.get(group)
-                if first is None:
-                    mine = self._under_way[group] = Future()
-                    self._reads += 1
-                else:
-                    self._hits += 1
-            return self._filled(group, mine) if mine is not None else first.result()  # type: ignore[union-attr]
-        except BaseException as problem:
-            if mine is not None and not mine.done():
-                with self._lock:
-                    self._under_way.pop(group, None)
-                mine.set_exception(problem)
-            raise
+        with self._lock:
+            self._requests += 1
+        table = self._cached(group)
+        return self._reading.result(group, functools.partial(self._filled, group)) if table is None else table
 
-    def _filled(self, group: int, mine: Future[pa.Table]) -> pa.Table:
+    def _cached(self, group: int) -> pa.Table | None:
+        with self._lock:
+            table = self._tables.get(group)
+            if table is not None:
+                self._tables.move_to_end(group)
+        return table
+
+    def _filled(self, group: int) -> pa.Table:
+        table = self._cached(group)  # another thread may have read it since `get` looked
+        if table is not None:
+            return table
+        with self._lock:
+            self._reads += 1
         table = self._read(group)
         with self._lock:
-            if self._under_way.get(group) is mine:  # False in a child that was forked during the read
-                self._tables[group] = table
-                self._bytes += table.get_total_buffer_size()
-                self._drop_oldest(keep=group)
-                del self._under_way[group]
-        mine.set_result(table)
+            self._tables[group] = table
+            self._bytes += table.get_total_buffer_size()
+            self._drop_oldest(keep=group)
         return table
 
     def _drop_oldest(self, *, keep: int) -> None:
@@ -146,7 +139,7 @@ class RecentRowGroups:
     def info(self) -> CacheInfo:
         """Return the current counters."""
         with self._lock:
-            return CacheInfo(self._hits, self._reads, len(self._tables), self._bytes, self._max_bytes)
+            return CacheInfo(self._requests - self._reads, self._reads, len(self._tables), self._bytes, self._max_bytes)
 
 
 DEFAULT_CACHE_BYTES = 256 * 1024 * 1024
