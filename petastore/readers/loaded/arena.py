@@ -16,7 +16,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.decoding.buffers import Buffers, untouched
-from petastore.forks import made_anew_in_children
+from petastore.forks import Lock
 from petastore.plan.order.mix import counting
 from petastore.readers.loaded.layout import Layout
 
@@ -118,7 +117,7 @@ class Arena:
     def __init__(self, layout: Layout, rows: int, buffers: Buffers) -> None:
         self._touched = self._row_bytes = 0
         self._buffers = buffers
-        self.make_anew()
+        self._lock = Lock()
         self._free = [(0, rows)]
         self._returned: collections.deque[tuple[int, int]] = collections.deque()
         self.rows = rows
@@ -127,11 +126,6 @@ class Arena:
         self._places = untouched((rows,), np.int32) if layout.reorders_rows else None
         arrays = self._stacks if self._places is None else (*self._stacks, self._places)
         self._row_bytes = sum(array.nbytes for array in arrays) // max(rows, 1)
-        made_anew_in_children(self)
-
-    def make_anew(self) -> None:
-        """Reset the lock in a forked child, in which no other thread can hold it."""
-        self._lock = threading.Lock()
 
     def place(self, rows: int) -> Place | None:
         """Allocate the first free range of this many rows; None if no range is large enough, or if `rows` is 0."""
