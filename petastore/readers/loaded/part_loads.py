@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from petastore.dataset import Dataset
 from petastore.dataset.dataset import ReadInParts
-from petastore.errors import DecodeError, LargeRowGroupWarning, ReaderClosedError
+from petastore.errors import LargeRowGroupWarning, ReaderClosedError
 from petastore.inventory import Inventory
 from petastore.monitoring.activity import Segments
 from petastore.plan.plan import Plan
 from petastore.plan.row_group_parts import RowGroupParts, rows_of_part
 from petastore.readers.loaded.footprint import Footprint
-from petastore.readers.loaded.row_group_reader import LoadedRowGroup, RowGroupReader, at_least, placed
+from petastore.readers.loaded.row_group_reader import LoadedRowGroup, RowGroupReader, at_least, placed, wrong_row_count
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.work import Pool
 from petastore.work.futures import after, together
@@ -320,9 +320,6 @@ def _tables(read_tables: Iterator[pa.Table], rows: NDArray[np.int64]) -> Iterato
             table, left = table.slice(0, count), table.slice(count)
         # Request a table after the last one, so that the reader counts and checks all rows.
         if number == len(rows) - 1 and (left is not None or next(read_tables, None) is not None):
-            raise DecodeError(
-                f"the row group must have {int(rows.sum()):,} rows in each column, as its footer declares, got more. "
-                "Restore the file from a copy, or write it again"
-            )
+            raise wrong_row_count(int(rows.sum()), "more")
         yield table
         del table

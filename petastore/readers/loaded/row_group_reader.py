@@ -19,7 +19,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +39,7 @@ from petastore.readers.loaded.layout import Layout, Stack, stacked_array
 from petastore.schema.field import UnischemaField
 from petastore.storage.row_groups.asked_columns import MOST_BYTES, Part
 
-__all__ = ["PIECE_BYTES", "LoadedRowGroup", "Read", "RowGroupReader", "at_least", "placed"]
+__all__ = ["PIECE_BYTES", "LoadedRowGroup", "Read", "RowGroupReader", "at_least", "placed", "wrong_row_count"]
 
 Read: TypeAlias = Callable[[Sequence[Part]], Iterator[pa.Table]]
 
@@ -222,10 +222,7 @@ class RowGroupReader:
             cells.update(self._stack(reading, number, tables))
         cells.update((name, _chunk(next(tables).column(0))) for name in names)
         if next(read_tables, None) is not None:
-            raise DecodeError(
-                f"the row group must have {rows:,} rows in each column, as its footer declares, got more. Restore the "
-                "file from a copy, or write it again"
-            )
+            raise wrong_row_count(rows, "more")
         again = [name for name, column in cells.items() if column is None]
         if again:
             tables = at_least(reading.read(self._cell_parts(again)), rows)
@@ -374,8 +371,13 @@ def at_least(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
             fewer. Restore the file from a copy, or write it again
     """
     yield from tables
-    raise DecodeError(
-        f"the row group must have {rows:,} rows in each column, as its footer declares, got fewer. Restore the file "
+    raise wrong_row_count(rows, "fewer")
+
+
+def wrong_row_count(rows: int, got: Literal["fewer", "more"]) -> DecodeError:
+    """Return the error of a row group whose columns have fewer or more rows than its footer declares."""
+    return DecodeError(
+        f"the row group must have {rows:,} rows in each column, as its footer declares, got {got}. Restore the file "
         "from a copy, or write it again"
     )
 
