@@ -10,8 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -34,8 +33,6 @@ from petastore.work.futures import in_order
 from petastore.work.pools import Workers
 
 __all__ = ["select_window_starts", "windows_of_series"]
-
-_Kept = TypeVar("_Kept")
 
 _VERSION = 1  # version of the window definition; a change invalidates all cached starts
 
@@ -125,7 +122,7 @@ def _found(
     most = most_between(ngram.delta_threshold, field)
     names = tuple(key.name for key in ngram.series_in(dataset.schema))
     timestamps = _Timestamps(dataset, field, selection, names)
-    parts = timestamps.of_groups(timestamps.series, most, workers)
+    parts = timestamps.series(most, workers)
     line = SeriesLine.of(len(rows), parts)
     flags = line.window_starts(parts, most, length=ngram.length, overlap=ngram.timestamp_overlap)
     kept = ((group, _of_rows(of_group, int(rows[group]), timestamps.rows_of(line, group))) for group, of_group in flags)
@@ -174,13 +171,22 @@ class _Timestamps:
         self.groups: list[int] = np.flatnonzero(counts).tolist()
         """Numbers of the row groups with rows from which windows are formed."""
 
-    def series(self, most: Any, group: int) -> SeriesOfGroup:
-        """Return the series of a row group: its rows sorted by series, with keys and first and last timestamps.
+    def series(self, most: Any, workers: Workers) -> dict[int, SeriesOfGroup]:
+        """Return the series of each row group that has rows, by its number; several row groups are read at a time.
 
         Args:
             most: Maximum difference between the timestamps of consecutive rows of a window, from `most_between`.
-            group: Number of the row group.
+            workers: Workers that read.
         """
+        pool = workers.pool()
+        try:
+            return dict(in_order(functools.partial(self._series_of, most), self.groups, pool))
+        finally:
+            pool.close()
+            pool.join()
+
+    def _series_of(self, most: Any, group: int) -> SeriesOfGroup:
+        """Return the series of a row group: its rows sorted by series, with keys and first and last timestamps."""
         rows, cells = self._rows(group), self._cells(group)
         stamps = self._decoded(group, rows, cells[self._field.name])
         codes, keys = np.zeros(len(stamps.values), np.int32), [()]
@@ -293,27 +299,6 @@ class _Timestamps:
             name: column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
             for name, column in cells.items()
         }
-
-    def of_groups(self, kept: Callable[[Any, int], _Kept], most: Any, workers: Workers) -> dict[int, _Kept]:
-        """Call a function for each row group concurrently; return its results by row group number.
-
-        Args:
-            kept: Function `kept(most, group)`, such as `series`.
-            most: First argument of each call: maximum difference between timestamps.
-            workers: Workers that call the function.
-        """
-        pool = workers.pool()
-        try:
-            return dict(
-                zip(
-                    self.groups,
-                    (of_one for _, of_one in in_order(functools.partial(kept, most), self.groups, pool)),
-                    strict=True,
-                )
-            )
-        finally:
-            pool.close()
-            pool.join()
 
     def _place(self, group: int, rows: NDArray[np.int64] | None, place: int) -> str:
         file, ordinal = self._dataset.inventory.place_of(group)
