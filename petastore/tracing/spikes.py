@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -288,88 +288,71 @@ def rank_spikes(
     else:
         seen = _of_steps(plan, losses, batch_size, after, window, threshold)
     inventory, files = plan.named_inventory, plan.inventory.file[seen.groups]
-    of_files = _Scores.of(files, seen.in_spike)
     names = [file.path for file in inventory.files]
-    label_ranking, label_of_row = None, np.zeros(len(seen.numbers))
+    of_files = _scored(names, _counts(files, seen.in_spike, len(names)))
+    of_labels, label_of_row = None, np.zeros(len(seen.numbers))
     if label is not None and dataset is not None:
         codes, values = _labels(plan, dataset, label, seen.numbers)
-        of_labels = _Scores.of(codes, seen.in_spike)
-        label_ranking = of_labels.ranked(values)
+        of_labels = _scored(values, _counts(codes, seen.in_spike, len(values)))
         label_of_row = of_labels.scores[codes]
     # candidates: each row that occurs in a spike, once; first: index of one occurrence of the row
     candidates, first = np.unique(np.where(seen.in_spike, seen.numbers, -1), return_index=True)
     kept = candidates >= 0
     candidates, first = candidates[kept], first[kept]
-    of_rows = seen.row_scores(candidates)
-    by = (seen.strength[first], of_files.scores[files[first]], label_of_row[first], of_rows.scores)
-    order = np.lexsort([-scores for scores in by])
     paths, ordinals = inventory.places_of(seen.groups[first])
     rows = candidates - inventory.first_rows[seen.groups[first]]
     places = list(zip(paths.tolist(), ordinals.tolist(), rows.tolist(), strict=True))
+    of_rows = _scored(places, seen.row_counts(candidates))
+    by = (seen.strength[first], of_files.scores[files[first]], label_of_row[first], of_rows.scores)
     return SpikeRanking(
         spikes=seen.spikes,
         spike_scores=seen.spike_scores,
-        rows=of_rows.ranked(places, order[of_rows.scores[order] > 0]),
-        files=of_files.ranked(names),
-        labels=label_ranking,
+        rows=_in_order(of_rows, np.lexsort([-scores for scores in by])),
+        files=_by_score(of_files),
+        labels=None if of_labels is None else _by_score(of_labels),
     )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Scores:
-    """Numbers of occurrences of items (rows, files or labels), and their scores.
+_Counts: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], int, int]
+"""Numbers of occurrences: of each item in spikes and in all compared steps, and of all items together in both.
 
-    All arrays have one entry per item.
+The arrays have the shape (items,)."""
+
+
+def _counts(codes: NDArray[Any], in_spike: NDArray[np.bool_], items: int) -> _Counts:
+    """Count the occurrences of items (rows, files or labels).
+
+    Args:
+        codes: Number of the item of each occurrence; shape (occurrences,).
+        in_spike: Whether each occurrence is in a spike; shape (occurrences,).
+        items: Number of items.
     """
+    in_spikes, total = np.bincount(codes[in_spike], minlength=items), np.bincount(codes, minlength=items)
+    return in_spikes, total, int(in_spike.sum()), len(in_spike)
 
-    in_spikes: NDArray[np.int64]
-    total: NDArray[np.int64]
-    expected: NDArray[np.float64]
-    scores: NDArray[np.float64]
 
-    @classmethod
-    def of(cls, codes: NDArray[Any], in_spike: NDArray[np.bool_]) -> _Scores:
-        """Count the occurrences of items, and return their scores.
+def _scored(items: Sequence[Any], counts: _Counts) -> Ranked:
+    """Return all items with their scores, in the given order; items that are not more often in spikes have score 0."""
+    in_spikes, total, spikes, every = counts
+    expected = total.astype(np.float64) * (spikes / max(every, 1))
+    elsewhere, expected_elsewhere = total - in_spikes, total - expected
+    ratio = np.divide(in_spikes, expected, out=np.ones(len(total)), where=in_spikes > 0)
+    other = np.divide(elsewhere, expected_elsewhere, out=np.ones(len(total)), where=elsewhere > 0)
+    scores: NDArray[np.float64] = 2.0 * (in_spikes * np.log(ratio) + elsewhere * np.log(other))
+    scores = np.where(in_spikes > expected, np.maximum(scores, 0.0), 0.0)
+    return Ranked(tuple(items), in_spikes, total, expected, scores)
 
-        Args:
-            codes: Item of each occurrence; shape (occurrences,).
-            in_spike: Whether each occurrence is in a spike; shape (occurrences,).
-        """
-        count = int(codes.max(initial=-1)) + 1
-        in_spikes = np.bincount(codes[in_spike], minlength=count)
-        total = np.bincount(codes, minlength=count)
-        return cls.of_counts(in_spikes, total, int(in_spike.sum()), len(in_spike))
 
-    @classmethod
-    def of_counts(cls, in_spikes: NDArray[np.int64], total: NDArray[np.int64], spikes: int, every: int) -> _Scores:
-        """Compute the scores of items from the numbers of their occurrences.
+def _in_order(scored: Ranked, order: NDArray[np.int64]) -> Ranked:
+    """Return the items with a score above 0, in the order of their given indices."""
+    order = order[scored.scores[order] > 0]
+    items = tuple(scored.items[number] for number in order.tolist())
+    return Ranked(items, scored.in_spikes[order], scored.total[order], scored.expected[order], scored.scores[order])
 
-        Args:
-            in_spikes: Number of occurrences of each item in spikes; shape (items,).
-            total: Number of occurrences of each item; shape (items,).
-            spikes: Number of occurrences of all items in spikes.
-            every: Number of occurrences of all items.
-        """
-        expected = total.astype(np.float64) * (spikes / max(every, 1))
-        elsewhere, expected_elsewhere = total - in_spikes, total - expected
-        ratio = np.divide(in_spikes, expected, out=np.ones(len(total)), where=in_spikes > 0)
-        other = np.divide(elsewhere, expected_elsewhere, out=np.ones(len(total)), where=elsewhere > 0)
-        scores: NDArray[np.float64] = 2.0 * (in_spikes * np.log(ratio) + elsewhere * np.log(other))
-        return cls(in_spikes, total, expected, np.where(in_spikes > expected, np.maximum(scores, 0.0), 0.0))
 
-    def ranked(self, items: Sequence[Any], order: NDArray[np.int64] | None = None) -> Ranked:
-        """Return the ranking of some items.
-
-        Args:
-            items: Names of all items.
-            order: Indices of the items in the ranking, in order. None means all items with a score above 0, by
-                descending score.
-        """
-        if order is None:
-            order = np.argsort(-self.scores, kind="stable")
-            order = order[self.scores[order] > 0]
-        named = tuple(items[number] for number in order.tolist())
-        return Ranked(named, self.in_spikes[order], self.total[order], self.expected[order], self.scores[order])
+def _by_score(scored: Ranked) -> Ranked:
+    """Return the items with a score above 0, by descending score."""
+    return _in_order(scored, np.argsort(-scored.scores, kind="stable"))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -386,8 +369,8 @@ class _Seen:
 
     spikes: Losses
     spike_scores: NDArray[np.float64]
-    row_scores: Callable[[NDArray[np.int64]], _Scores]
-    """Function from row numbers to the scores of these rows."""
+    row_counts: Callable[[NDArray[np.int64]], _Counts]
+    """Function from row numbers to the numbers of occurrences of these rows."""
 
 
 def _of_rows(plan: RankPlan, losses: Losses, threshold: float) -> _Seen:
@@ -399,17 +382,17 @@ def _of_rows(plan: RankPlan, losses: Losses, threshold: float) -> _Seen:
     index, groups, rows = plan.find_rows(losses.rows or (), name="rows")
     numbers, in_spike = plan.inventory.first_rows[groups] + rows, scores[index] > 0
 
-    def row_scores(candidates: NDArray[np.int64]) -> _Scores:
+    def row_counts(candidates: NDArray[np.int64]) -> _Counts:
         place = np.minimum(np.searchsorted(candidates, numbers), max(len(candidates) - 1, 0))
         known = candidates[place] == numbers if len(candidates) else np.zeros(len(numbers), np.bool_)
         in_spikes = np.bincount(place[known & in_spike], minlength=len(candidates))
         total = np.bincount(place[known], minlength=len(candidates))
-        return _Scores.of_counts(in_spikes, total, int(in_spike.sum()), len(in_spike))
+        return in_spikes, total, int(in_spike.sum()), len(in_spike)
 
     which = np.flatnonzero(scores)
     places = tuple((losses.rows or ())[number] for number in which.tolist())
     spikes = Losses(losses.losses[which], rows=places)
-    return _Seen(numbers, groups, in_spike, scores[index], spikes, scores[which], row_scores)
+    return _Seen(numbers, groups, in_spike, scores[index], spikes, scores[which], row_counts)
 
 
 def _of_steps(
@@ -446,7 +429,7 @@ def _of_steps(
     # keys: number of each loss's step and rank, ascending
     keys = steps if ranks is None else steps * count + own
 
-    def row_scores(candidates: NDArray[np.int64]) -> _Scores:
+    def row_counts(candidates: NDArray[np.int64]) -> _Counts:
         in_spikes, total = (np.zeros(len(candidates), dtype=np.int64) for _ in range(2))
         for epoch in _epochs(plan, steps, batch_size, after) if len(candidates) else ():
             found = plan.steps_of_rows(candidates, batch_size=batch_size, epoch=epoch, after=after)
@@ -455,7 +438,7 @@ def _of_steps(
             known = keys[place] == key
             total += np.bincount(found.rows[known], minlength=len(candidates))
             in_spikes += np.bincount(found.rows[known & (scores[place] > 0)], minlength=len(candidates))
-        return _Scores.of_counts(in_spikes, total, len(spikes), len(steps))
+        return in_spikes, total, len(spikes), len(steps)
 
     of_ranks = None if ranks is None else own[spikes]
     return _Seen(
@@ -465,7 +448,7 @@ def _of_steps(
         strength=np.repeat(scores[looked_at], sizes),
         spikes=Losses(values[spikes], steps=steps[spikes], ranks=of_ranks),
         spike_scores=scores[spikes],
-        row_scores=row_scores,
+        row_counts=row_counts,
     )
 
 
