@@ -55,9 +55,8 @@ class Pass:
         self.meter = WaitMeter(execution.in_parts.plan.inventory, counts_start=not is_first, listeners=listeners)
         """Counters of the waits of the consuming thread."""
         self._execution = execution
-        self._received = begin
+        self._last: tuple[Cursor, LastRows | None] = begin, None  # of the last item that was received earlier
         self._handout: Handout | None = None  # items of the current span (consecutive batches)
-        self._last_rows: LastRows | None = None  # rows returned last, from earlier spans
         self._batch_size = execution.rows_per_item
         self._pipeline: Pipeline | None = None
         self._loads: Loads | None = None
@@ -65,23 +64,23 @@ class Pass:
         self._is_stopped = False
 
     @property
-    def cursor(self) -> Cursor:
-        """Cursor (position in the plan) after the last received item."""
+    def last(self) -> tuple[Cursor, LastRows | None]:
+        """Cursor (position in the plan) after the last received item, and its rows; None before the first item."""
         handout = self._handout
         if handout is not None:
-            self._received = handout.cursor or self._received
-        return self._received
+            self._last = handout.last or self._last
+        return self._last
 
     @property
-    def last_rows(self) -> LastRows | None:
-        """Rows of the last received item; None before the first item."""
-        handout = self._handout
-        return self._last_rows if handout is None else handout.last_rows or self._last_rows
+    def cursor(self) -> Cursor:
+        """Cursor (position in the plan) after the last received item."""
+        return self.last[0]
 
     def position(self, batch_size: int | None = None) -> Position:
         """Return the next step and the last rows; see `Reader.position`."""
         execution, size = self._execution, self._batch_size if batch_size is None else batch_size
-        return position_of(execution.plan, execution.source.inventory, self.cursor, size, self.last_rows)
+        cursor, rows = self.last
+        return position_of(execution.plan, execution.source.inventory, cursor, size, rows)
 
     @property
     def spans(self) -> dict[str, int]:
@@ -126,7 +125,7 @@ class Pass:
         pipeline, loads = self._begun(batch_size)
         try:
             for span in pipeline:
-                self._received, self._last_rows = self.cursor, self.last_rows
+                self._last = self.last
                 self._handout = hand_out(span)
                 del span  # so that memory is freed as soon as the consumer drops the batches
                 yield self._handout
@@ -147,7 +146,7 @@ class Pass:
 
     def let_go(self) -> None:
         """Save the position after the last received item, and free the batches in memory."""
-        self._received, self._last_rows, self._handout = self.cursor, self.last_rows, None
+        self._last, self._handout = self.last, None
 
     def _begun(self, batch_size: int) -> tuple[Pipeline, Loads]:
         """Start reading at the current position; return a new pipeline, and the loader of the pipeline's row groups."""

@@ -26,6 +26,7 @@ from petastore.plan.plan import Span
 from petastore.plan.request import LastBatch
 from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan
 from petastore.readers.batch import Batch
+from petastore.readers.execution.position import LastRows
 from petastore.schema.unischema import Unischema, row_type
 
 __all__ = [
@@ -64,30 +65,20 @@ class Handout:
         return self._items
 
     @property
-    def cursor(self) -> Cursor | None:
-        """Cursor (position to resume from) after the batch of the last taken item; None before the first item.
+    def last(self) -> tuple[Cursor, LastRows] | None:
+        """Cursor (position to resume from) after the batch of the last taken item, and the rows of this item.
 
-        The batch is looked up from the number of taken items, because batches may have different numbers of rows. With
-        `last_batch="even"`, the size of an epoch's last batch may differ.
+        None before the first item. The batch is looked up from the number of taken items, because batches may have
+        different numbers of rows. With `last_batch="even"`, the size of an epoch's last batch may differ.
         """
-        taken = int(self._ends[-1]) - operator.length_hint(self._untaken)
+        span, taken = self._span, int(self._ends[-1]) - operator.length_hint(self._untaken)
         if taken == 0:
             return None
-        return self._span.cursor_after(int(np.searchsorted(self._ends, taken - 1, side="right")) - 1)
-
-    @property
-    def last_rows(self) -> tuple[Span, int, int] | None:
-        """(span, first, stop) of the last taken item: its rows are [first, stop) of the span (consecutive batches).
-
-        None before the first item.
-        """
-        taken = int(self._ends[-1]) - operator.length_hint(self._untaken)
-        if taken == 0:
-            return None
-        if self._ends is self._span.offsets:  # then each item is one row, or one window
-            return self._span, taken - 1, taken
-        first, stop = self._span.offsets[taken - 1 : taken + 1].tolist()
-        return self._span, first, stop
+        cursor = span.cursor_after(int(np.searchsorted(self._ends, taken - 1, side="right")) - 1)
+        if self._ends is span.offsets:  # then each item is one row, or one window
+            return cursor, (span, taken - 1, taken)
+        first, stop = span.offsets[taken - 1 : taken + 1].tolist()
+        return cursor, (span, first, stop)
 
 
 def rows_of(assembled: AssembledSpan, row_type: Any) -> Handout:

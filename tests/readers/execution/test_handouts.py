@@ -82,7 +82,10 @@ def test_row_iterator_cursor_is_after_the_batch_of_its_last_row(
     assert [row.twice for row in itertools.islice(rows, taken)] == [2 * row for row in range(min(taken, total))]
     batch_of_row = [batch for batch, size in enumerate(sizes) for _ in range(size)]
     last = min(taken, total) - 1
-    assert rows.cursor == (None if last < 0 else span.span.cursor_after(batch_of_row[last]))
+    if last < 0:
+        assert rows.last is None
+    else:
+        assert rows.last == (span.span.cursor_after(batch_of_row[last]), (span.span, last, last + 1))
 
 
 SCHEMA = Unischema(
