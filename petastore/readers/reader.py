@@ -92,11 +92,11 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
         """Number of epochs in one iteration; None means endless."""
         self.rows_per_batch = execution.rows_per_item
         """Rows (or windows) per `next`: 1; for a batch reader, the rows of the largest row group, at most 65,536."""
-        self.windows = None if execution.windows is None else execution.windows.windows
+        self.windows = execution.windows
         """The rows of each window, if this reader yields windows; otherwise None."""
-        self.ngram = None if execution.windows is None else execution.windows.ngram
+        self.ngram = execution.ngram
         """The `NGram`, if this reader yields windows; otherwise None."""
-        self.row_schema = self.schema if execution.windows is None else execution.windows.row_schema
+        self.row_schema = execution.row_schema
         """The fields of single rows: `schema`; for windows, all fields of all offsets."""
         self.provenance = execution.provenance
         """Whether `provenance=True` added its columns to `schema`."""

@@ -38,8 +38,9 @@ from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Ass
 from petastore.readers.bad_rows import selected_rows
 from petastore.readers.batch import Columns
 from petastore.readers.execution.building import build_execution
-from petastore.readers.execution.execution import Execution, Readable, WindowsOfRows
+from petastore.readers.execution.execution import Execution
 from petastore.readers.execution.handouts import Handout, output_of, windows_of
+from petastore.readers.execution.mixed_datasets import Readable
 from petastore.readers.loaded.footprint import Footprint
 from petastore.readers.loaded.row_group_reader import Read, at_least
 from petastore.readers.options import ReadOptions
@@ -324,13 +325,13 @@ def execution_of_windows(rows: Execution, ngram: NGram, windows: Windows) -> Exe
         assembler=assembler,
         schema=schema,
         footprint=footprint_of_windows(rows.footprint, ngram, windows, workers=rows.workers),
-        gives_stacks=False,
         hand_out=output_of(schema, last_batch, batched=True)
         if rows.batched
         else _window_output(ngram, rows.schema, last_batch),
         # Number of windows in a batch: together, they have about as many rows as the largest row group.
         rows_per_item=max(rows.rows_per_item // ngram.length, 1),
-        windows=WindowsOfRows(ngram, windows, rows.schema),
+        ngram=ngram,
+        windows=windows,
     )
 
 

@@ -25,7 +25,7 @@ def test_repr_describes_the_reader(url: str, batched: bool) -> None:
         assert reader.is_batched_reader is reader.batched_output is batched
         assert reader.num_epochs == 2
         assert list(reader.schema.fields) == ["id"]
-        assert [Path(path).suffix for path in reader.dataset.paths] == [".parquet"]  # type: ignore[attr-defined]
+        assert [Path(path).suffix for path in reader.dataset.paths] == [".parquet"]  # type: ignore[union-attr]
         assert reader.rows_per_batch == (4 if batched else 1)
 
 

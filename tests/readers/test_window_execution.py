@@ -54,10 +54,10 @@ def test_window_fields_have_one_entry_per_offset(dataset: Dataset) -> None:
     schema = windows.schema
     assert {field.name: field.shape for field in schema} == {"id": (2,), "x": (1,), "maybe": (1,)}
     assert windows.windows is not None
-    assert windows.windows.row_schema == rows.schema
+    assert windows.row_schema == rows.schema
     assert (windows.plan, windows.source) == (rows.plan, rows.source)
     assert windows.extended is not None
-    assert not windows.gives_stacks
+    assert windows.stacked_columns == []
 
 
 def test_windows_across_row_groups_are_dicts_of_rows_by_offset(dataset: Dataset) -> None:
@@ -84,11 +84,12 @@ def test_window_batches_have_as_many_rows_as_the_largest_row_group(dataset: Data
 
 def test_windows_of_windows_and_without_any_field_raise(dataset: Dataset) -> None:
     _, windows = executions(dataset)
+    assert windows.ngram is not None
     assert windows.windows is not None
     with pytest.raises(
         InvalidArgumentError, match="must form windows from rows, got a reader that already returns windows"
     ):
-        execution_of_windows(windows, windows.windows.ngram, windows.windows.windows)
+        execution_of_windows(windows, windows.ngram, windows.windows)
     gone = TransformSpec(unchanged, removed_fields=["id", "x", "maybe"], edit_fields=[("new", np.int8, (), False)])
     with pytest.raises(
         InvalidArgumentError,

@@ -16,11 +16,10 @@ from petastore.plan.rank_plan import RankPlan
 from petastore.readers.assembly.assemble import Assembler, SpanTransform, of_spans
 from petastore.readers.execution.execution import Execution, Functions
 from petastore.readers.execution.handouts import most_rows, output_of
-from petastore.readers.execution.mixed_datasets import MixedDatasets, with_source
+from petastore.readers.execution.mixed_datasets import MixedDatasets, Readable, with_source
 from petastore.readers.loaded.arena import ReusableMemory
 from petastore.readers.loaded.footprint import Footprint
 from petastore.readers.loaded.layout import Layout
-from petastore.readers.loaded.loading import Readable
 from petastore.readers.loaded.row_group_reader import RowGroupReader
 from petastore.schema.unischema import Unischema
 from petastore.storage.row_groups.open_files import OpenFiles, VerifiedRowGroups
@@ -121,9 +120,9 @@ def build_execution(
         view=view,
         schema=schema,
         layout=layout,
+        row_schema=schema,
         footprint=Footprint(view, source.schema, layout, plan.inventory),
         functions=functions,
-        gives_stacks=transformed is None,
         hand_out=output_of(schema, plan.request.last_batch, batched=batched),
         rows_per_item=most_rows(largest_group) if batched else 1,
         workers=workers,

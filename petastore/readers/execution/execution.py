@@ -21,10 +21,11 @@ from petastore.plan.rank_plan import RankPlan
 from petastore.plan.request import LastBatch
 from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler, Assembles
 from petastore.readers.execution.handouts import Handout
+from petastore.readers.execution.mixed_datasets import Readable
 from petastore.readers.loaded.arena import ReusableMemory
 from petastore.readers.loaded.footprint import Footprint
 from petastore.readers.loaded.layout import Layout
-from petastore.readers.loaded.loading import Extended, Readable
+from petastore.readers.loaded.loading import Extended
 from petastore.readers.loaded.row_group_reader import RowGroupReader
 from petastore.schema.unischema import Unischema
 from petastore.storage.row_groups.open_files import OpenFiles
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from petastore.transforming.transform import Transform, TransformSpec
     from petastore.work import Pool
 
-__all__ = ["Execution", "Functions", "Readable", "WindowsOfRows", "counts_of"]
+__all__ = ["Execution", "Functions", "counts_of"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -119,20 +120,6 @@ class Functions:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class WindowsOfRows:
-    """Definition, rows and row schema of the windows (`NGram`) that a reader returns instead of rows."""
-
-    ngram: NGram
-    """Window definition, with the fields of the dataset."""
-
-    windows: Windows
-    """Rows of each window."""
-
-    row_schema: Unischema
-    """Schema of windows' rows: all fields of all offsets, after the transform."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
 class Execution:
     """Everything that a reader needs to run: datasets, plan, row-group loaders, batch assembler and workers.
 
@@ -169,14 +156,14 @@ class Execution:
     layout: Layout
     """Memory layout of loaded row groups."""
 
+    row_schema: Unischema
+    """Output fields of single rows: `schema`; for windows, all fields of all offsets, after the transform."""
+
     footprint: Footprint
     """Memory size of rows, in row groups and in batches."""
 
     functions: Functions
     """Transform functions, and the threads or processes that call them."""
-
-    gives_stacks: bool
-    """Whether columns that share one array in memory (a stack) also share one array in the output."""
 
     hand_out: Callable[[AssembledSpan], Handout]
     """Function from an assembled span (consecutive batches) to an iterator of the rows, batches or windows that the
@@ -198,8 +185,11 @@ class Execution:
     extended: Extended | None = None
     """For windows, function that appends to a row group the following rows that its windows need; otherwise None."""
 
-    windows: WindowsOfRows | None = None
-    """The windows, if the reader returns windows; otherwise None."""
+    ngram: NGram | None = None
+    """Definition of the windows, with the fields of the dataset; None if the reader returns rows."""
+
+    windows: Windows | None = None
+    """Rows of each window; None if the reader returns rows."""
 
     provenance: bool = False
     """Whether the columns of `provenance=True` are added."""
@@ -207,8 +197,8 @@ class Execution:
     @property
     def stacked_columns(self) -> list[tuple[str, ...]]:
         """Names of columns that share one array if no value is missing: one tuple of names for each array."""
-        layout = self.layout
-        if not self.gives_stacks:
+        layout, assembler = self.layout, self.assembler
+        if not isinstance(assembler, Assembler) or assembler.transform is not None:
             return []
         return [tuple(name for number in kind for name in layout.stacks[number].names) for kind in layout.kinds]
 

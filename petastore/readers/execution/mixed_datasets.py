@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from petastore.readers.assembly.encoded import ColumnSource, EncodedColumn
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 
-__all__ = ["MixedDatasets", "agreed_schema", "with_source"]
+__all__ = ["MixedDatasets", "Readable", "agreed_schema", "with_source"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -127,6 +127,10 @@ class MixedDatasets:
         counts = np.diff(self.plan.first_groups)
         numbers = pa.array(np.repeat(np.arange(len(counts), dtype=np.int32), counts))
         return EncodedColumn.of(UnischemaField(name, np.int32), numbers)
+
+
+Readable: TypeAlias = Dataset | MixedDatasets
+"""One dataset, or several datasets as one: the source of a reader."""
 
 
 def _between(before: int, values: pa.Array, after: int) -> pa.Array:

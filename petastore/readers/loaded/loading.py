@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.dataset import Dataset
-from petastore.inventory import Inventory
 from petastore.monitoring.activity import at_work
 from petastore.monitoring.waits import WaitMeter
 from petastore.plan.batches.spans import Span
@@ -21,7 +20,6 @@ from petastore.plan.rank_plan import RankPlan
 from petastore.readers.loaded.arena import Arena
 from petastore.readers.loaded.prefetch import CacheOrder, Prefetcher, ReadDataset
 from petastore.readers.loaded.row_group_reader import LoadedRowGroup, Read, RowGroupReader, placed
-from petastore.schema.unischema import Unischema
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.work import Pool
 from petastore.work.futures import settle, together
@@ -29,7 +27,7 @@ from petastore.work.futures import settle, together
 if TYPE_CHECKING:
     from petastore.readers.loaded.part_loads import PartLoads
 
-__all__ = ["Extended", "Loads", "Readable", "runs"]
+__all__ = ["Extended", "Loads", "runs"]
 
 _Asked: TypeAlias = tuple[float, int, NDArray[np.int64] | None]
 """Row group to load: time at which it is needed, number, and row numbers in read order (None means file order).
@@ -53,29 +51,6 @@ _MOST_CACHED = 1.25
 
 _TASKS_A_WORKER = 4
 """Minimum number of tasks per worker into which loading the row groups of a span (consecutive batches) is divided."""
-
-
-class Readable(Protocol):
-    """Interface of a reader's dataset: a `Dataset`, or several datasets together."""
-
-    @property
-    def url(self) -> str:
-        """URL for messages."""
-
-    @property
-    def schema(self) -> Unischema:
-        """Schema of a row."""
-
-    @property
-    def inventory(self) -> Inventory:
-        """List of files and row groups (inventory); the plan uses its row group numbers."""
-
-    @property
-    def datasets(self) -> tuple[Dataset, ...]:
-        """Datasets that contain the row groups, in the order of the row group numbers."""
-
-    def partition_values(self, columns: Sequence[str]) -> Mapping[str, Any]:
-        """Return the values of partition columns for each row group, as one `pyarrow.Array` per column."""
 
 
 class Loads:

@@ -36,7 +36,7 @@ def test_transform_changes_the_output_and_not_the_columns_read(dataset: Dataset)
     execution = build_execution(dataset, plan_of(dataset), workers=DUMMY, transform=spec)
     assert set(execution.view.fields) == set(SCHEMA.fields)
     assert set(execution.schema.fields) == {*SCHEMA.fields, "new"} - {"word"}
-    assert (execution.gives_stacks, execution.stacked_columns) == (False, [])
+    assert execution.stacked_columns == []
 
 
 def test_transform_that_selects_an_unknown_field_raises(dataset: Dataset) -> None:
