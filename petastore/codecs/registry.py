@@ -18,7 +18,7 @@ from petastore.codecs.plain import PlainCodec
 from petastore.codecs.scalar import ScalarCodec
 from petastore.codecs.vector import VectorCodec
 from petastore.errors import MetadataError, SchemaError
-from petastore.schema.field import AlikeCodec, Codec, UnischemaField, Viewer, ViewingCodec
+from petastore.schema.field import Codec, UnischemaField, Viewer, ViewingCodec
 
 __all__ = ["BoundCodec", "codec_from_json", "codec_of", "register"]
 
@@ -79,23 +79,13 @@ class BoundCodec:
     takes_bytes: bool
     """Whether the codec is a `petastore.schema.field.BytesCodec`, which decodes raw bytes."""
 
-    view_alike: Viewer | None = None
-    """Function that views a column of variable shape as one array, if all its values have the same shape.
-
-    None if the codec has no such function.
-    """
-
     @classmethod
     def of(cls, field: UnischemaField) -> Self:
         """Return a field's codec with its optional fast methods."""
         codec = codec_of(field)
-        view = view_alike = None
-        if not field.dtype.hasobject:
-            if field.is_fixed and hasattr(codec, "viewer"):
-                view = cast("ViewingCodec", codec).viewer(field)
-            elif not field.is_fixed and hasattr(codec, "alike_viewer"):
-                view_alike = cast("AlikeCodec", codec).alike_viewer(field)
-        return cls(field, codec, view, hasattr(codec, "decode_bytes"), view_alike)
+        is_viewed = field.is_fixed and not field.dtype.hasobject and hasattr(codec, "viewer")
+        view = cast("ViewingCodec", codec).viewer(field) if is_viewed else None
+        return cls(field, codec, view, hasattr(codec, "decode_bytes"))
 
 
 def register(codec_class: _CodecClass) -> _CodecClass:

@@ -428,7 +428,7 @@ class Assembler:
         picked = GroupedRows(span.groups[where], span.rows[where], None)
         out = Decoded(column.values[where], None if column.missing is None else column.missing[where])
         try:
-            cells = EncodedCells(loaded, self.layout, self.origin, self.max_cell_bytes, self.buffers)
+            cells = EncodedCells(loaded, self.layout, self.origin, self.max_cell_bytes)
             with during("decoding"):
                 cells.decode(self.columns[field.name], picked, out)
         except DecodeError as problem:

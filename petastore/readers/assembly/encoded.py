@@ -4,7 +4,6 @@ Cells are decoded by the first of these methods that applies:
 
 * Partition column: the row group's value is repeated for each of its rows.
 * Column that is decoded in only some of the row groups in memory: their values are copied from the decoded array.
-* Variable-shape field whose values all have the same shape: values are copied into one array.
 * Files such as images: each file is decoded directly into the batch.
 * All other columns: the cells are concatenated into one Arrow column and decoded together.
 """
@@ -17,11 +16,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from petastore.arrow import arrow_numbers
 from petastore.codecs.registry import codec_of
-from petastore.decoding.buffers import Buffers
 from petastore.decoding.decode import (
     Decoded,
     decode_into,
@@ -40,9 +37,6 @@ from petastore.readers.loaded.row_group_reader import LoadedRowGroup
 from petastore.schema.field import BytesCodec, UnischemaField
 
 __all__ = ["ColumnSource", "EncodedCells", "EncodedColumn"]
-
-_LARGE_ROW_BYTES = 4096
-"""Minimum bytes of rows that are copied one by one, because a NumPy index over many rows copies each row twice."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -116,9 +110,6 @@ class EncodedCells:
     max_cell_bytes: int | None
     """Maximum decoded bytes of a cell; None means no limit."""
 
-    buffers: Buffers = dataclasses.field(default_factory=Buffers)
-    """Allocator of the array for a variable-shape column whose values all have the same shape."""
-
     def decode(self, column: EncodedColumn, picked: GroupedRows, out: Decoded) -> None:
         """Decode rows of a column that is a partition column, or stays encoded in at least one of the row groups.
 
@@ -175,10 +166,6 @@ class EncodedCells:
             return
         of_groups = {group: self.loaded[group] for group in distinct}
         self._refuse_large(field, picked, of_groups)
-        alike = _alike(field.name, of_groups)
-        if alike is not None:
-            _put_alike(alike, picked, self.buffers, out.values)
-            return
         if not all(field.name in row_group.files for row_group in of_groups.values()):
             columns = {group: row_group.cells[field.name] for group, row_group in of_groups.items()}
             cells = cell_gather(picked.groups, picked.rows, columns)
@@ -217,25 +204,3 @@ class EncodedCells:
             out.values[where] = row_group.place.stacks[number][place][at]
             if out.missing is not None and name in row_group.missing:
                 out.missing[where] = mask_of_shape(row_group.missing[name][rows], out.missing.ndim)
-
-
-def _alike(name: str, of_groups: Mapping[int, LoadedRowGroup]) -> dict[int, NDArray[Any]] | None:
-    """Return the values of a column by row group, if all values have the same shape and dtype; otherwise None."""
-    viewed = {group: row_group.alike[name] for group, row_group in of_groups.items() if name in row_group.alike}
-    kinds = {(values.shape[1:], values.dtype) for values in viewed.values()}
-    return viewed if len(viewed) == len(of_groups) and len(kinds) == 1 else None
-
-
-def _put_alike(viewed: Mapping[int, NDArray[Any]], picked: GroupedRows, buffers: Buffers, out: NDArray[Any]) -> None:
-    """Copy values of equal shape into one array; each element of `out` becomes a view of this array."""
-    first = next(iter(viewed.values()))
-    values = buffers.empty((len(out), *first.shape[1:]), first.dtype.newbyteorder("="))
-    are_large = values[:1].nbytes >= _LARGE_ROW_BYTES
-    for group, where in places_by_key(picked.groups):
-        rows, of_group = picked.rows[where], viewed[group]
-        if are_large:
-            for place, row in zip(where.tolist(), rows.tolist(), strict=True):
-                values[place] = of_group[row]
-        else:
-            values[where] = of_group[rows]
-    out[:] = np.fromiter(values, np.object_, count=len(out))

@@ -75,11 +75,6 @@ class LoadedRowGroup:
     sizes: Mapping[str, NDArray[np.int64]]
     """Decoded bytes of each value in variable-size columns, shape (rows,)."""
 
-    alike: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict)
-    """Variable-shape columns whose values all have the same shape, by name: each a view of the cells' memory.
-
-    A view has the shape (rows, *shape)."""
-
     in_file_order: bool = True
     """Whether the plan reads the rows in file order."""
 
@@ -328,11 +323,8 @@ class RowGroupReader:
             place = Place(0, made.rows, stacks, np.empty(made.rows, np.int32) if is_reordered else None)
         if place.places is not None:
             place.write_order(read_order)
-        if not cells:
-            return LoadedRowGroup(made.rows, place, made.missing, cells, {}, {}, {}, read_order is None)
         files, sizes = cells_in_place(self.columns, cells), cell_sizes(self.columns, cells)
-        alike = cells_of_one_shape(self.columns, cells)
-        return LoadedRowGroup(made.rows, place, made.missing, cells, files, sizes, alike, read_order is None)
+        return LoadedRowGroup(made.rows, place, made.missing, cells, files, sizes, read_order is None)
 
 
 def placed(task: Callable[[], _Made], *, place: tuple[DataFile, int], log: Segments, group: int) -> _Made:
@@ -439,13 +431,6 @@ def cell_sizes(columns: Mapping[str, BoundCodec], cells: Mapping[str, pa.Array])
     """Return the decoded bytes of each value, shape (rows,), by name of variable-size column."""
     measured = {name: _sizes(columns[name], chunk) for name, chunk in cells.items()}
     return {name: sizes for name, sizes in measured.items() if sizes is not None}
-
-
-def cells_of_one_shape(columns: Mapping[str, BoundCodec], cells: Mapping[str, pa.Array]) -> dict[str, NDArray[Any]]:
-    """Return a zero-copy array of each variable-shape column whose values all have the same shape, by name."""
-    views = {name: (columns[name].view_alike, chunk) for name, chunk in cells.items()}
-    viewed = {name: view(chunk) for name, (view, chunk) in views.items() if view is not None}
-    return {name: values for name, values in viewed.items() if values is not None}
 
 
 def _sizes(bound: BoundCodec, chunk: pa.Array) -> NDArray[np.int64] | None:

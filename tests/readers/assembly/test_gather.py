@@ -37,7 +37,7 @@ def loaded(rows: int, group: int, read_order: Any, place: Place | None, layout: 
     laid = values[read_order] if is_reordered else values
     place.stack(0)[0, : len(laid)], place.stack(0)[1, : len(laid)] = laid, -laid
     place.stack(1)[:] = values[:, None]
-    return LoadedRowGroup(rows, place, {}, {}, {}, {}, {}, read_order is None)
+    return LoadedRowGroup(rows, place, {}, {}, {}, {}, read_order is None)
 
 
 def spans_of(
