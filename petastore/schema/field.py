@@ -26,7 +26,6 @@ from petastore.errors import SchemaError
 from petastore.schema.dtypes import TIME_KINDS, canonical_dtype, dtype_name
 
 __all__ = [
-    "AlikeCodec",
     "ArrowCellsCodec",
     "BytesCodec",
     "Codec",
@@ -293,33 +292,6 @@ class ViewingCodec(Codec, Protocol):
             returns a read-only array `(rows, *field.shape)` of `field.dtype` in any byte order, with any strides; at
             nulls, values are arbitrary. It returns None if `decode_column` is needed: if nulls take no space in the
             column, if the cells differ in shape or format, or if a cell may be invalid.
-        """
-        ...
-
-
-@runtime_checkable
-class AlikeCodec(Codec, Protocol):
-    """Codec that views a column of a variable shape as one array.
-
-    This is possible if all cells of the column have the same shape. An optional interface, which readers use if a codec
-    has it: rows of many row groups are then copied once, to their final position. The result must equal that of
-    `decode_column`.
-    """
-
-    def alike_viewer(self, field: UnischemaField) -> Viewer:
-        """Return a function that views a column of a variable shape as one array.
-
-        The function does not copy the column. A reader calls this method once, and the returned function for every
-        column, from any of its threads.
-
-        Args:
-            field: Declared field, with a variable shape and a dtype other than object.
-
-        Returns:
-            A function of a `pyarrow.Array` (not chunked; its offset may be > 0), possibly with nulls. The function
-            returns a read-only array `(rows, *shape)` of `field.dtype` in any byte order, with a shape that the field
-            allows. It returns None if `decode_column` is needed: if the cells differ in shape or format, if the column
-            has nulls, or if a cell may be invalid.
         """
         ...
 

@@ -14,13 +14,13 @@ from petastore.codecs import (
     ScalarCodec,
     VectorCodec,
 )
-from petastore.schema.field import AlikeCodec, BytesCodec, Codec, MeasuringCodec, ViewingCodec
+from petastore.schema.field import BytesCodec, Codec, MeasuringCodec, ViewingCodec
 
-ALL_FACES = (ViewingCodec, AlikeCodec, BytesCodec, MeasuringCodec)
+ALL_FACES = (ViewingCodec, BytesCodec, MeasuringCodec)
 FACES = {
     PlainCodec(): {ViewingCodec, MeasuringCodec},
     ScalarCodec("int"): {ViewingCodec, MeasuringCodec},
-    NdarrayCodec(): {ViewingCodec, AlikeCodec, MeasuringCodec},
+    NdarrayCodec(): {ViewingCodec, MeasuringCodec},
     CompressedNdarrayCodec(): {BytesCodec, MeasuringCodec},
     CompressedImageCodec("png"): {BytesCodec, MeasuringCodec},
     VectorCodec(): {MeasuringCodec},

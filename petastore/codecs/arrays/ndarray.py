@@ -160,13 +160,6 @@ class NdarrayCodec(ArrayCodec):
         """
         return functools.partial(_view, field)
 
-    def alike_viewer(self, field: UnischemaField) -> Viewer:
-        """Return a function that views a column of variable shape as one array, zero-copy.
-
-        The function returns None if the headers (dtype and shape) of the cells differ.
-        """
-        return functools.partial(_view, field)
-
     def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
         """Return the size of each cell, which is an upper bound of its decoded size.
 
