@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -52,7 +51,7 @@ from petastore.schema.unischema import Unischema
 from petastore.schema.values import each_value
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.transforming.transform import AnyTransform, TransformSpec, as_transform_spec, schema_after
-from petastore.work.futures import after
+from petastore.work.futures import then
 from petastore.work.pools import Workers
 
 __all__ = ["execution_of_windows", "footprint_of_windows", "open_window_reader"]
@@ -187,7 +186,9 @@ class WindowAssembler:
         """Return the tasks that assemble a span (consecutive batches of windows); see `Assembler.begin`."""
         covered, place_of = self._covered(span, apart=self.apart)
         work = self.rows.begin(covered, loaded)
-        return SpanWork(work.tasks, functools.partial(self._finish_windows, span, place_of, work.finish))
+        # Without a reference to the tasks, so that row groups can be freed before `finish` is called.
+        finish, in_windows = work.finish, functools.partial(self._in_windows, span, place_of)
+        return SpanWork(work.tasks, lambda: then(finish(), in_windows))
 
     def decoded_rows(self, span: Span) -> tuple[Assembler, Span]:
         """Return the assembler of single rows, and a span (consecutive batches) of the rows of the windows.
@@ -227,18 +228,14 @@ class WindowAssembler:
         )
         return covered, of_windows
 
-    def _finish_windows(
-        self,
-        span: Span,
-        place_of: NDArray[np.int64],
-        finish: Callable[[], AssembledSpan | Future[AssembledSpan]],
-    ) -> AssembledSpan | Future[AssembledSpan]:
-        made = finish()
-        if isinstance(made, Future):
-            return after([made], lambda: self._laid(span, place_of, made.result()))
-        return self._laid(span, place_of, made)
+    def _in_windows(self, span: Span, place_of: NDArray[np.int64], rows: AssembledSpan) -> AssembledSpan:
+        """Copy assembled rows into windows.
 
-    def _laid(self, span: Span, place_of: NDArray[np.int64], rows: AssembledSpan) -> AssembledSpan:
+        Args:
+            span: Consecutive batches of windows.
+            place_of: Index of each window's rows, from `_covered`.
+            rows: The assembled rows.
+        """
         columns = {
             field.name: _window_column(
                 rows.columns.by_name[field.name], place_of[:, list(self.places[field.name])], self.rows.buffers

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from petastore.monitoring.activity import Request, overdue
 from petastore.storage.requests.retries import wait_for_answer
 
-__all__ = ["Pool", "Task", "after", "in_order", "settle", "together", "wait_for"]
+__all__ = ["Pool", "Task", "after", "in_order", "settle", "then", "together", "wait_for"]
 
 Task: TypeAlias = Callable[[], Any]
 
@@ -166,6 +166,19 @@ def after(futures: Collection[Future[Any]], finish: Callable[[], Any]) -> Future
     if not futures:
         job.settle()
     return made
+
+
+def then(made: _Asked | Future[_Asked], function: Callable[[_Asked], _Made]) -> _Made | Future[_Made]:
+    """Call a function with a value; or, for a future of a value, return a future of the call's result.
+
+    Example:
+        >>> future = Future()
+        >>> made = then(future, str)
+        >>> future.set_result(7)
+        >>> then(7, str), made.result()
+        ('7', '7')
+    """
+    return after([made], lambda: function(made.result())) if isinstance(made, Future) else function(made)
 
 
 class _Job:

@@ -50,7 +50,7 @@ from petastore.readers.loaded.layout import Layout, needs_decoding
 from petastore.readers.loaded.row_group_reader import LoadedRowGroup
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
-from petastore.work.futures import after
+from petastore.work.futures import then
 
 if TYPE_CHECKING:
     from petastore.plan.row_group_parts import RowGroupParts
@@ -454,8 +454,7 @@ class Assembler:
         if isinstance(transformed, Future):
             # The callback that logs the time is added first, so that it runs before the consumer is notified.
             transformed.add_done_callback(running_since("transform"))
-            return after([transformed], lambda: _put_together(span, (), transformed.result()))
-        return _put_together(span, (), transformed)
+        return then(transformed, functools.partial(_put_together, span, ()))
 
     def _keys(self, span: Span) -> dict[str, NDArray[np.uint64]]:
         """Return the keyword arguments of the transform: `{"keys": array}`, or {} if it draws no random numbers.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from concurrent.futures import Future
 from typing import Any, TypeAlias
 
@@ -18,7 +19,7 @@ from petastore.plan.rank_plan import RankPlan
 from petastore.readers.assembly.assemble import SpanTransform
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
-from petastore.work.futures import after
+from petastore.work.futures import then
 
 __all__ = ["LastRows", "Position", "places_of_rows", "position_of", "with_provenance", "with_provenance_fields"]
 
@@ -94,14 +95,14 @@ def with_provenance(
     """
     extended = with_provenance_fields(schema)
 
-    def added(columns: dict[str, Decoded], span: Span) -> dict[str, Decoded]:
+    def added(span: Span, columns: dict[str, Decoded]) -> dict[str, Decoded]:
         return {**columns, **places_of_rows(inventory, span.groups, span.rows)}
 
     def transformed(
         columns: dict[str, Decoded], span: Span, **keys: NDArray[np.uint64]
     ) -> dict[str, Decoded] | Future[dict[str, Decoded]]:
         made = columns if transform is None else transform(columns, span, **keys)
-        return after([made], lambda: added(made.result(), span)) if isinstance(made, Future) else added(made, span)
+        return then(made, functools.partial(added, span))
 
     return extended, transformed
 
