@@ -493,7 +493,8 @@ class ReadOptions:
             UnshardedReaderWarning: No shard was given, and this process is one of several ranks.
             UserWarning: The shard differs from the rank that the running framework reports.
         """
-        tell_retired(Retired(**_of_group(Retired, given)))
+        if retired := _of_group(Retired, given):
+            tell_retired(Retired(**retired))
         order, run = OrderOptions(**_of_group(OrderOptions, given)), RunOptions(**_of_group(RunOptions, given))
         dataset = DatasetOptions(url, **_of_group(DatasetOptions, given))
         epochs = EpochOptions(**_of_group(EpochOptions, given))
