@@ -185,11 +185,13 @@ def make_mixed_reader(
 
     asked = ReadOptions.of((), **options)
     ask = dataclasses.replace(asked.plan, columns=schema_fields)
-    opened, workers = open_sources(sources, asked.dataset, asked.rows), asked.run.workers
+    datasets, rows = open_sources(sources, asked.dataset, asked.rows)
     reader = MixedReader(
-        [source.dataset for source in opened],
-        plan_mixture(opened, weights, ask, asked.run, stop=stop, batching=batching, source_column=source_column),
-        workers=workers,
+        datasets,
+        plan_mixture(
+            datasets, rows, weights, ask, asked.run, stop=stop, batching=batching, source_column=source_column
+        ),
+        workers=asked.run.workers,
         transforms=asked.run.transform_spec,
         source_column=source_column,
         provenance=asked.run.provenance,

@@ -33,25 +33,16 @@ from petastore.work.pools import Workers
 if TYPE_CHECKING:
     from petastore.readers.options import SourceArguments
 
-__all__ = ["MixedReader", "MixedSource", "SourceGiven", "open_sources", "plan_mixture"]
+__all__ = ["MixedReader", "SourceGiven", "open_sources", "plan_mixture"]
 
 SourceGiven: TypeAlias = "Urls | Dataset | SourceArguments"
 """Source of a mixture, as the user passes it: a URL, a list of URLs, a `Dataset`, or a dict of options."""
 
 
-@dataclasses.dataclass(frozen=True)
-class MixedSource:
-    """Source of a mixture: a dataset and its row options."""
-
-    dataset: Dataset
-    """Dataset of the source."""
-
-    rows: RowOptions
-    """Options that select rows of the dataset."""
-
-
-def open_sources(given: Sequence[SourceGiven], dataset: DatasetOptions, rows: RowOptions) -> list[MixedSource]:
-    """Open the datasets of a mixture.
+def open_sources(
+    given: Sequence[SourceGiven], dataset: DatasetOptions, rows: RowOptions
+) -> tuple[list[Dataset], list[RowOptions]]:
+    """Open the datasets of a mixture; return them, and the options that select rows of each dataset.
 
     Args:
         given: For each source, a URL, a `Dataset`, or a dict with `dataset_url` and the options of this source.
@@ -68,21 +59,20 @@ def open_sources(given: Sequence[SourceGiven], dataset: DatasetOptions, rows: Ro
         )
     asks = [_ask_of(source, dataset, rows) for source in given]
     datasets = _with_equal_types([own.opened() for own, _ in asks])
-    sources = [MixedSource(opened, own_rows) for opened, (_, own_rows) in zip(datasets, asks, strict=True)]
-    for quarantine in {source.rows.quarantine for source in sources if source.rows.quarantine is not None}:
+    of_rows = [own_rows for _, own_rows in asks]
+    for quarantine in {own_rows.quarantine for own_rows in of_rows if own_rows.quarantine is not None}:
         from petastore.readers.bad_rows.quarantine import refuse_quarantine_inside  # few mixtures need it
 
         refuse_quarantine_inside(quarantine, datasets)
     if not rows.exclude_rows:
-        return sources
+        return datasets, of_rows
     from petastore.readers.bad_rows.excluded_rows import divide_excluded_rows  # few mixtures need it
 
     sharing = [number for number, each in enumerate(given) if not _has_own_exclude_rows(each)]
     divided = divide_excluded_rows(rows.exclude_rows, [datasets[number] for number in sharing])
     for number, places in zip(sharing, divided, strict=True):
-        own_rows = dataclasses.replace(sources[number].rows, exclude_rows=places)
-        sources[number] = dataclasses.replace(sources[number], rows=own_rows)
-    return sources
+        of_rows[number] = dataclasses.replace(of_rows[number], exclude_rows=places)
+    return datasets, of_rows
 
 
 def _has_own_exclude_rows(source: SourceGiven) -> bool:
@@ -137,7 +127,8 @@ def _ask_of(given: SourceGiven, dataset: DatasetOptions, rows: RowOptions) -> tu
 
 
 def plan_mixture(
-    sources: Sequence[MixedSource],
+    datasets: Sequence[Dataset],
+    rows: Sequence[RowOptions],
     weights: Sequence[Any],
     ask: PlanOptions,
     run: RunOptions,
@@ -149,7 +140,8 @@ def plan_mixture(
     """Plan the mixture of some sources. Each source's seed is derived from the mixture's seed.
 
     Args:
-        sources: Sources of the mixture.
+        datasets: Datasets of the sources.
+        rows: Options that select rows of each dataset.
         weights: Weight of each source.
         ask: Plan options of the mixture; the sources share its `shuffle_buffer_bytes` by weight.
         run: Workers that scan for selected rows, and the transform of all rows.
@@ -162,9 +154,8 @@ def plan_mixture(
         SchemaError: Two datasets differ in a field; the message names the field and both datasets.
     """
     shares = proportions(weights)
-    if len(shares) != len(sources):
-        raise InvalidArgumentError(f"weights must be one number per source ({len(sources):,}), got {len(shares):,}")
-    datasets = [source.dataset for source in sources]
+    if len(shares) != len(datasets):
+        raise InvalidArgumentError(f"weights must be one number per source ({len(datasets):,}), got {len(shares):,}")
     columns = _agreed_columns(datasets, ask.columns)
     of_one = dataclasses.replace(ask, columns=columns, epochs=1)
     seed = datasets[0].planned(of_one).request.order.seed
@@ -189,13 +180,9 @@ def plan_mixture(
     mixture = Mixture(plans([None] * len(datasets)), weights, stop, batching, seed, ask.epochs, chosen)
     selections = [
         selected_rows(
-            source.dataset,
-            columns,
-            source.rows,
-            run,
-            source=None if source_column is None else (source_column, number),
+            dataset, columns, own_rows, run, source=None if source_column is None else (source_column, number)
         )
-        for number, source in enumerate(sources)
+        for number, (dataset, own_rows) in enumerate(zip(datasets, rows, strict=True))
     ]
     if all(selection is None for selection in selections):
         return mixture

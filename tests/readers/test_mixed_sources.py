@@ -10,10 +10,11 @@ import pytest
 
 import petastore
 from petastore import Unischema, UnischemaField
+from petastore.dataset import Dataset
 from petastore.errors import DatasetNotFoundError, InvalidArgumentError, SchemaError
 from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.request import OrderOptions, PlanOptions
-from petastore.readers.mixed_sources import MixedSource, open_sources, plan_mixture
+from petastore.readers.mixed_sources import open_sources, plan_mixture
 from petastore.readers.options import DatasetOptions, RowOptions, RunOptions
 from tests.readers.small import ROWS, SCHEMA, written
 
@@ -26,9 +27,9 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [written(folder / name).url for name in ("one", "other")]
 
 
-def mixture_of(sources: list[MixedSource], weights: list[Any], **asked: Any) -> Mixture:
+def mixture_of(sources: tuple[list[Dataset], list[RowOptions]], weights: list[Any], **asked: Any) -> Mixture:
     return plan_mixture(
-        sources,
+        *sources,
         weights,
         PlanOptions(**asked),
         RunOptions(reader_pool_type="dummy"),
@@ -57,11 +58,11 @@ def test_missing_dataset_of_a_mixture_is_named(urls: list[str]) -> None:
 
 def test_mixture_source_inherits_the_options_of_the_mixture(urls: list[str]) -> None:
     few = [("id", "<", 3)]
-    sources = open_sources(
+    datasets, of_rows = open_sources(
         [urls[0], {"dataset_url": urls[1], "filters": None, "storage_timeout": 9.0}], ALL, RowOptions(filters=few)
     )
-    assert [source.rows.filters for source in sources] == [few, None]
-    assert [source.dataset.location.timeout_s for source in sources] == [7.0, 9.0]
+    assert [rows.filters for rows in of_rows] == [few, None]
+    assert [dataset.location.timeout_s for dataset in datasets] == [7.0, 9.0]
 
 
 def test_mixture_sources_inherit_or_override_filters(urls: list[str]) -> None:
