@@ -385,11 +385,19 @@ class SingleFlight(Generic[_Key, _Made]):
             BaseException: The call raised it.
         """
         own: Future[_Made] = Future()
-        running = self._running.setdefault(key, own)
+        running = own
         try:
+            running = self._running.setdefault(key, own)
+            if running.done():  # Ctrl-C kept the first thread from removing it
+                running = self._running[key] = own
             if running is own:
                 make(call, own)
-                del self._running[key]
             return running.result()
+        except BaseException as problem:
+            if running is own and not own.done():  # Ctrl-C before the call
+                own.set_exception(problem)
+            raise
         finally:
+            if self._running.get(key) is own:
+                del self._running[key]
             del own, running  # avoids a reference cycle between the exception and this frame
