@@ -305,12 +305,12 @@ def compare_decoding(rounds: int) -> None:
 
 def _ways(data: pa.Buffer, metadata: Any, leaves: list[int]) -> dict[str, Callable[[], Any]]:
     from petastore.storage.footers.footer import FooterParser
-    from petastore.storage.footers.tails import MAX_FOOTER_BYTES, Tail, footer_in
+    from petastore.storage.footers.tails import Tail, footer_in
     from petastore.storage.ranges.fetch import FetchedRanges, in_memory_file
     from petastore.storage.row_groups.fetched_row_group import chunk_ranges
     from petastore.storage.stores.interface import FileVersion
 
-    footer = footer_in(data.to_pybytes(), data.size, "x", MAX_FOOTER_BYTES) or b""
+    footer = footer_in(data.to_pybytes(), data.size, "x") or b""
     chunks = chunk_ranges(FooterParser().parse("x", Tail(data.size, footer)), 0, leaves).values()
     pieces = [(one.offset, pa.py_buffer(data.slice(*one).to_pybytes())) for one in chunks]
 

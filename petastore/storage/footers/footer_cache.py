@@ -18,7 +18,6 @@ from petastore.storage.files.location import Location
 from petastore.storage.footers.footer import FileColumns, Footer, FooterParser, check_unchanged, is_unchanged
 from petastore.storage.footers.footers_beside import BLOCK_BYTES, Block, FootersBeside
 from petastore.storage.footers.tails import (
-    MAX_FOOTER_BYTES,
     KeptTails,
     LocalVersion,
     Tail,
@@ -434,4 +433,4 @@ def _encoded_in(whole: bytes, file: DataFile) -> bytes:
     """Return the footer bytes of a file, given all bytes of the file."""
     if len(whole) != file.size:
         check_unchanged(DataFile(file.path, len(whole)), file)
-    return footer_in(whole, len(whole), file.path, MAX_FOOTER_BYTES) or b""
+    return footer_in(whole, len(whole), file.path) or b""

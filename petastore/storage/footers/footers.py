@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from petastore.errors import DatasetNotFoundError, MetadataError
@@ -13,7 +12,7 @@ from petastore.schema.file_schemas import FileSchemas
 from petastore.storage.files.listing import is_called_parquet
 from petastore.storage.files.location import Location
 from petastore.storage.footers.footer import Footer, FooterParser
-from petastore.storage.footers.tails import MAX_FOOTER_BYTES, KeptTails, NoParquetError, Tail, Tails, each_of_files
+from petastore.storage.footers.tails import KeptTails, NoParquetError, Tail, Tails, each_of_files
 from petastore.storage.requests.failures import answered
 from petastore.storage.requests.retries import read_right
 
@@ -32,7 +31,7 @@ _SHOWN = 5
 _LOOKED_AT = 64
 
 
-def read_footer(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BYTES, has_rows: bool = True) -> Footer:
+def read_footer(location: Location, path: str, *, has_rows: bool = True) -> Footer:
     """Read and check the footer of one file.
 
     If a remote footer arrives damaged, it is fetched again once.
@@ -40,7 +39,6 @@ def read_footer(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BY
     Args:
         location: Location of the dataset.
         path: Path of the file, relative to the root.
-        max_bytes: Maximum size of the footer.
         has_rows: Whether the file contains the rows of its footer; the footer of `_common_metadata` may have rows of
             other files.
 
@@ -50,8 +48,27 @@ def read_footer(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BY
         MetadataError: The file is not Parquet, or its footer is damaged; the message has the reason.
     """
     with Tails(location) as tails:
-        ends = _Ends(tails, functools.partial(tails.read, max_bytes=max_bytes), has_rows=has_rows)
-        return ends.parsed(path, ends.read(path))
+        return _right_footer(path, tails.read, FooterParser(), is_remote=not tails.are_local, has_rows=has_rows)
+
+
+def _right_footer(
+    path: str,
+    ask: Callable[[str], Tail],
+    parser: FooterParser,
+    *,
+    is_remote: bool,
+    has_rows: bool = True,
+    forget: Callable[[], None] | None = None,
+) -> Footer:
+    """Read and parse the footer of a file; if it is remote and damaged, read it again once."""
+
+    def read() -> Footer:
+        footer = parser.parse(path, ask(path))
+        if has_rows:
+            _ = footer.groups  # computed and cached here, because several threads parse footers in parallel
+        return footer
+
+    return read_right(read, read if is_remote else None, refused=MetadataError, forget=forget)
 
 
 def footer_if_there(location: Location, path: str) -> Footer | None:
@@ -73,47 +90,6 @@ def footer_if_there(location: Location, path: str) -> Footer | None:
         ) from problem
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Ends:
-    """Reader of footers at the ends of files; fetches a damaged footer a second time."""
-
-    tails: Tails
-    ask: Callable[[str], Tail]
-    kept: KeptTails | None = None
-    has_rows: bool = True
-    parser: FooterParser = dataclasses.field(default_factory=FooterParser)
-
-    def read(self, path: str) -> Tail:
-        """Read the end of a file, which contains the footer.
-
-        Raises:
-            MetadataError: The file is not Parquet, also after a second fetch.
-            StorageError: The file cannot be read.
-        """
-        read = functools.partial(self.ask, path)
-        return read_right(read, None if self.tails.are_local else read, refused=MetadataError)
-
-    def parsed(self, path: str, tail: Tail) -> Footer:
-        """Parse the footer in a file's tail; if it is damaged, fetch the tail again once.
-
-        Raises:
-            MetadataError: The footer is damaged, also after a second fetch.
-            StorageError: The file cannot be read.
-        """
-        return read_right(
-            lambda: self._parse(path, tail),
-            None if self.tails.are_local else lambda: self._parse(path, self.ask(path)),
-            refused=MetadataError,
-            forget=None if self.kept is None else functools.partial(self.kept.forget, path),
-        )
-
-    def _parse(self, path: str, tail: Tail) -> Footer:
-        footer = self.parser.parse(path, tail)
-        if self.has_rows:
-            _ = footer.groups  # computed and cached here, because several threads parse footers in parallel
-        return footer
-
-
 def read_footers(location: Location, paths: Iterable[str], kept: KeptTails | None = None) -> list[Footer]:
     """Read the footers of many files with up to 16 threads.
 
@@ -128,25 +104,24 @@ def read_footers(location: Location, paths: Iterable[str], kept: KeptTails | Non
         StorageError: As in `read_footer`, for the first failing file; files that are not Parquet are named together.
         DatasetNotFoundError: None of the files is Parquet, by name or content, and the caller did not pass any of them.
     """
-    wanted = list(paths)
+    wanted, parser = list(paths), FooterParser()
     with Tails(location) as tails:
 
         def read(path: str) -> Tail:
             return tails.read(path) if kept is None else kept.tail(path, functools.partial(tails.read, path))
 
-        ends = _Ends(tails, read, kept)
-        told = each_of_files(location, functools.partial(_tail_or_stranger, ends.read), wanted)
-        strangers = [one for one in told if isinstance(one, NoParquetError)]
-        if strangers:
-            _refuse_strangers(location, wanted, strangers)
-        try:
-            tails_in_order = [one for one in told if not isinstance(one, NoParquetError)]
-            parse = lambda number: ends.parsed(wanted[number], tails_in_order[number])  # noqa: E731
-            return each_of_files(location, parse, range(len(wanted)))
-        except MetadataError:
-            if kept is not None:
-                kept.forget(*wanted)
-            raise
+        def footer_or_problem(path: str) -> Footer | MetadataError:
+            forget = None if kept is None else functools.partial(kept.forget, path)
+            try:
+                return _right_footer(path, read, parser, is_remote=not tails.are_local, forget=forget)
+            except MetadataError as problem:
+                return problem
+
+        found = each_of_files(location, footer_or_problem, wanted)
+    footers = [one for one in found if isinstance(one, Footer)]
+    if len(footers) < len(found):
+        _refuse(location, dict(zip(wanted, found, strict=True)), kept)
+    return footers
 
 
 def parquet_among(location: Location, paths: Sequence[str]) -> list[str]:
@@ -163,29 +138,27 @@ def parquet_among(location: Location, paths: Sequence[str]) -> list[str]:
     return [path for path in paths if path in parquet or is_called_parquet(path)]
 
 
-def _tail_or_stranger(read: Callable[[str], Tail], path: str) -> Tail | NoParquetError:
-    try:
-        return read(path)
-    except NoParquetError as problem:
-        problem.path = path
-        return problem
-
-
-def _refuse_strangers(location: Location, paths: Sequence[str], strangers: Sequence[NoParquetError]) -> NoReturn:
-    if len(paths) == 1 and location.paths is not None:
-        raise MetadataError(f"{strangers[0]}. Pass Parquet files, or a directory of them") from None
-    names = [problem.path for problem in strangers]
+def _refuse(location: Location, found: Mapping[str, Footer | MetadataError], kept: KeptTails | None) -> NoReturn:
+    """Raise one error for all files that are not Parquet; without such files, the first error."""
+    strangers = {path: one for path, one in found.items() if isinstance(one, NoParquetError)}
+    if not strangers:
+        if kept is not None:
+            kept.forget(*found)
+        raise next(one for one in found.values() if isinstance(one, MetadataError))
+    first, names = next(iter(strangers.values())), list(strangers)
+    if len(found) == 1 and location.paths is not None:
+        raise MetadataError(f"{first}. Pass Parquet files, or a directory of them") from None
     shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
     named = set(location.paths or ()) - location.matched
-    if len(names) == len(paths) and named.isdisjoint(names) and not any(is_called_parquet(name) for name in names):
+    if len(names) == len(found) and named.isdisjoint(names) and not any(is_called_parquet(name) for name in names):
         raise DatasetNotFoundError(
             f"{location.url} must have at least one Parquet file, got only {shown}. Correct the URL"
         )
     raise MetadataError(
-        f"{location.url}: {len(names):,} of its {len(paths):,} files "
+        f"{location.url}: {len(names):,} of its {len(found):,} files "
         f"{'is not a Parquet file' if len(names) == 1 else 'are not Parquet files'}: {shown}. Move them away, give "
         "them names that begin with _ or . or end in .crc, or read a pattern such as directory/*.parquet. The "
-        f"first: {strangers[0]}"
+        f"first: {first}"
     )
 
 

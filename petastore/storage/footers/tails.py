@@ -74,9 +74,6 @@ _ENCRYPTED_MAGIC = b"PARE"
 class NoParquetError(MetadataError):
     """The file is not Parquet: it neither begins nor ends like a Parquet file."""
 
-    path = ""
-    """Path of the file, relative to the root."""
-
 
 version_fields = operator.attrgetter("st_dev", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns")
 """Function from an `os.stat_result` to a tuple of the fields of a `LocalVersion`."""
@@ -158,12 +155,11 @@ class Tails:
         """Whether files are local."""
         return self._fetcher is None
 
-    def read(self, path: str, *, max_bytes: int = MAX_FOOTER_BYTES) -> Tail:
+    def read(self, path: str) -> Tail:
         """Read the footer at the end of a file, and the file's size and version.
 
         Args:
             path: Path of the file, relative to the root.
-            max_bytes: Maximum size of the footer.
 
         Raises:
             FileMissingError: The file does not exist.
@@ -172,8 +168,8 @@ class Tails:
         """
         if self._fetcher is None:
             with _opened(self._location, path) as opened:
-                return tail_of(opened, path, max_bytes=max_bytes)
-        tail = fetched_tail(self._fetcher, path, expected_bytes(self._longest), max_bytes=max_bytes)
+                return tail_of(opened, path)
+        tail = fetched_tail(self._fetcher, path, expected_bytes(self._longest))
         # No lock is needed: if another thread overwrites the length, only the size of a later request is worse.
         self._longest = max(self._longest, len(tail.footer))
         return tail
@@ -214,7 +210,7 @@ def expected_bytes(longest: int) -> int:
     return min(max(longest + longest // 8, _LEAST_BYTES), _MOST_BYTES) if longest else 0
 
 
-def fetched_tail(fetcher: RangeFetcher, path: str, footer_bytes: int = 0, *, max_bytes: int = MAX_FOOTER_BYTES) -> Tail:
+def fetched_tail(fetcher: RangeFetcher, path: str, footer_bytes: int = 0) -> Tail:
     """Fetch the tail of a remote file: its footer, size and version.
 
     This takes one request, or two if the footer is longer than expected.
@@ -223,7 +219,6 @@ def fetched_tail(fetcher: RangeFetcher, path: str, footer_bytes: int = 0, *, max
         fetcher: Range fetcher of the dataset's files.
         path: Path of the file.
         footer_bytes: Expected size of the footer; 0 if unknown.
-        max_bytes: Maximum size of the footer.
 
     Raises:
         DatasetChangedError: The file was rewritten between the two requests.
@@ -234,16 +229,13 @@ def fetched_tail(fetcher: RangeFetcher, path: str, footer_bytes: int = 0, *, max
     length = footer_bytes + END_BYTES if footer_bytes else _TAIL_BYTES
     fetched = fetcher.tail(path, length)
     size, version = fetched.size, fetched.version
-    _check_least(size, path)
-    end = fetched.read(size - min(length, size), min(length, size)).to_pybytes()
-    if end[-4:] != MAGIC:
-        first = fetcher.fetch(path, version, [ByteRange(0, len(MAGIC))])
-        _refuse(path, first.read(0, len(MAGIC)).to_pybytes(), end[-4:])
-    footer = footer_in(end, size, path, max_bytes)
-    if footer is None:
-        place = ByteRange(size - END_BYTES - _length_in(end), _length_in(end))
-        footer = fetcher.fetch(path, version, [place]).read(*place).to_pybytes()
-    return Tail(size, footer, version if version.tells else None)
+
+    def read(at: int, length: int) -> bytes:
+        is_there = at + fetched.nbytes >= size
+        source = fetched if is_there else fetcher.fetch(path, version, [ByteRange(at, length)])
+        return source.read(at, length).to_pybytes()
+
+    return Tail(size, _footer_of(path, size, length, read), version if version.tells else None)
 
 
 @contextlib.contextmanager
@@ -275,29 +267,39 @@ def _opened(location: Location, path: str) -> Iterator[int]:
             os.close(opened)
 
 
-def tail_of(opened: int, path: str, *, max_bytes: int = MAX_FOOTER_BYTES) -> Tail:
+def tail_of(opened: int, path: str) -> Tail:
     """Read the tail of an open local file: its footer, size and version.
 
     Args:
         opened: File descriptor of the file.
         path: Path of the file, for messages.
-        max_bytes: Maximum size of the footer.
 
     Raises:
         OSError: The file cannot be read.
         MetadataError: The file is not Parquet.
     """
     version = LocalVersion.of(opened)
-    size = version.size
-    _check_least(size, path)
-    length = min(size, _TAIL_BYTES)
-    end = read_at(opened, length, size - length)
+    footer = _footer_of(path, version.size, _TAIL_BYTES, lambda at, length: read_at(opened, length, at))
+    return Tail(version.size, footer, local=version)
+
+
+def _footer_of(path: str, size: int, length: int, read: Callable[[int, int], bytes]) -> bytes:
+    """Read the footer of a file of known size.
+
+    Args:
+        path: Path of the file, for messages.
+        size: Size of the file.
+        length: Number of bytes to read from the end of the file first.
+        read: Function (position, length) that reads bytes of the file.
+    """
+    if size < len(MAGIC) * 2 + 4:
+        raise NoParquetError(f"{path} is not a Parquet file: the file has only {size} byte{'s' * (size != 1)}")
+    length = min(length, size)
+    end = read(size - length, length)
     if end[-4:] != MAGIC:
-        _refuse(path, read_at(opened, len(MAGIC), 0), end[-4:])
-    footer = footer_in(end, size, path, max_bytes)
-    if footer is None:
-        footer = read_at(opened, _length_in(end), size - END_BYTES - _length_in(end))
-    return Tail(size, footer, local=version)
+        _refuse(path, read(0, len(MAGIC)), end[-4:])
+    footer = footer_in(end, size, path)
+    return read(size - END_BYTES - _length_in(end), _length_in(end)) if footer is None else footer
 
 
 def each_of_files(location: Location, task: Callable[[_T], _Made], files: Sequence[_T]) -> list[_Made]:
@@ -324,11 +326,6 @@ def each_of_files(location: Location, task: Callable[[_T], _Made], files: Sequen
     return [*made, *at_once(task, files[len(made) :])]
 
 
-def _check_least(size: int, path: str) -> None:
-    if size < len(MAGIC) * 2 + 4:
-        raise NoParquetError(f"{path} is not a Parquet file: the file has only {size} byte{'s' * (size != 1)}")
-
-
 def _refuse(path: str, first: bytes, last: bytes) -> None:
     """Raise the error for a file that is not Parquet, given its first and last bytes."""
     if last == _ENCRYPTED_MAGIC:
@@ -350,17 +347,16 @@ def digest_of(footer: bytes) -> str:
     return hashlib.sha256(footer).hexdigest()[:32]
 
 
-def footer_in(tail: bytes, size: int, path: str, max_bytes: int) -> bytes | None:
+def footer_in(tail: bytes, size: int, path: str) -> bytes | None:
     """Return the footer in the last bytes of a file; None if the footer is longer than these bytes.
 
     Args:
         tail: Last bytes of the file.
         size: Size of the file.
         path: Path of the file, for messages.
-        max_bytes: Maximum size of the footer.
 
     Raises:
-        MetadataError: The file is not Parquet, is damaged, or has a footer of more than `max_bytes`.
+        MetadataError: The file is not Parquet, is damaged, or has a footer of more than `MAX_FOOTER_BYTES`.
     """
     if tail[-4:] != MAGIC:
         raise NoParquetError(f"{path} is not a Parquet file: it must end with {MAGIC!r}, got {tail[-4:]!r}")
@@ -369,10 +365,10 @@ def footer_in(tail: bytes, size: int, path: str, max_bytes: int) -> bytes | None
         raise MetadataError(
             f"{path} is damaged: its last bytes must declare a footer of 1 to {size - 12:,} bytes, got {length:,}"
         )
-    if length > max_bytes:
+    if length > MAX_FOOTER_BYTES:
         raise MetadataError(
-            f"the footer of {path} must have at most {max_bytes:,} bytes, got {length:,}. Write fewer row groups per "
-            "file"
+            f"the footer of {path} must have at most {MAX_FOOTER_BYTES:,} bytes, got {length:,}. Write fewer row "
+            "groups per file"
         )
     return None if length + END_BYTES > len(tail) else tail[-END_BYTES - length : -END_BYTES]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from petastore.storage.footers.footer import Footer, FooterParser
-from petastore.storage.footers.tails import MAX_FOOTER_BYTES, Tail, footer_in
+from petastore.storage.footers.tails import Tail, footer_in
 
 __all__ = ["footer_of_bytes"]
 
@@ -13,6 +13,6 @@ __all__ = ["footer_of_bytes"]
 def footer_of_bytes(data: Any) -> Footer:
     """Return the footer of a Parquet file, given its bytes."""
     whole = bytes(memoryview(data))
-    encoded = footer_in(whole, len(whole), "a.parquet", MAX_FOOTER_BYTES)
+    encoded = footer_in(whole, len(whole), "a.parquet")
     assert encoded is not None
     return FooterParser().parse("a.parquet", Tail(len(whole), encoded))

@@ -15,6 +15,7 @@ from petastore.errors import MetadataError, StorageError
 from petastore.inventory import DataFile
 from petastore.storage.files.listing import list_data_files
 from petastore.storage.files.location import Location, open_location
+from petastore.storage.footers import tails
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import inventory_of, read_footer, read_footers, schemas_of
 from petastore.storage.row_groups.row_group import StoredRowGroups
@@ -88,10 +89,11 @@ def test_truncated_file_raises(tmp_path: Path) -> None:
             read_footer(location, "x.parquet")
 
 
-def test_too_large_footer_raises_before_reading() -> None:
+def test_too_large_footer_raises_before_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     location, filesystem = counted({"a.parquet": b"PAR1" + b"\0" * 300_000 + (250_000).to_bytes(4, "little") + b"PAR1"})
+    monkeypatch.setattr(tails, "MAX_FOOTER_BYTES", 100_000)
     with pytest.raises(MetadataError, match=r"the footer of \S+ must have at most 100,000 bytes, got 250,000"):
-        read_footer(location, "a.parquet", max_bytes=100_000)
+        read_footer(location, "a.parquet")
     assert sum(filesystem.read) == 2 * 64 * 1024  # read twice, because a bit of its length may have flipped
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from petastore.errors import FileMissingError, MetadataError
 from petastore.storage.files.location import Location, open_location
+from petastore.storage.footers import tails as tails_module
 from petastore.storage.footers.tails import NoParquetError, Tails, digest_of, footer_in
 from tests.storage.conftest import Put
 
@@ -85,14 +86,18 @@ def test_file_tail_without_a_readable_footer_raises_with_the_reason(
     assert type(caught.value) is kind
 
 
-def test_file_tail_with_a_footer_above_the_limit_raises(location: Location, put: Put) -> None:
+def test_file_tail_with_a_footer_above_the_limit_raises(
+    location: Location, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = file_of(SMALL)
     put("x", data)
     length = len(footer_of(data))
     with Tails(location) as tails:
-        assert tails.read("x", max_bytes=length).footer == footer_of(data)
+        monkeypatch.setattr(tails_module, "MAX_FOOTER_BYTES", length)
+        assert tails.read("x").footer == footer_of(data)
+        monkeypatch.setattr(tails_module, "MAX_FOOTER_BYTES", length - 1)
         with pytest.raises(MetadataError, match=f"the footer of .* must have at most {length - 1} bytes, got {length}"):
-            tails.read("x", max_bytes=length - 1)
+            tails.read("x")
 
 
 def test_file_tail_of_a_missing_file_raises(location: Location, put: Put) -> None:
@@ -121,9 +126,9 @@ def test_empty_local_file_is_not_parquet(tmp_path: Path) -> None:
 def test_file_tail_shorter_than_the_footer_returns_none() -> None:
     data = file_of(SMALL)
     footer = footer_of(data)
-    assert footer_in(data[-len(footer) - 8 :], len(data), "x", 10**6) == footer
-    assert footer_in(data[-len(footer) - 7 :], len(data), "x", 10**6) is None
-    assert footer_in(data[-8:], len(data), "x", 10**6) is None
+    assert footer_in(data[-len(footer) - 8 :], len(data), "x") == footer
+    assert footer_in(data[-len(footer) - 7 :], len(data), "x") is None
+    assert footer_in(data[-8:], len(data), "x") is None
 
 
 def test_footer_digest_covers_only_the_footer(tmp_path: Path) -> None:
