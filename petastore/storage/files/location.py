@@ -217,7 +217,7 @@ def open_location(
     """
     way = _Way(storage_options, filesystem, patterns, timeout_s)
     if isinstance(url_or_urls, (str, os.PathLike)):
-        return _of_one(_checked_url(url_or_urls), way)
+        url_or_urls = [url_or_urls]
     if not isinstance(url_or_urls, Iterable) or isinstance(url_or_urls, (bytes, Mapping)):
         raise InvalidArgumentError(
             f"dataset URL must be a str, a path or a list of them, got {type(url_or_urls).__name__}"
@@ -225,7 +225,7 @@ def open_location(
     urls = [_checked_url(url) for url in url_or_urls]
     if not urls:
         raise InvalidArgumentError("dataset URLs must not be an empty list. Name at least one")
-    return _of_one(urls[0], way) if len(urls) == 1 else _of_many(urls, way)
+    return _of_urls(urls, way)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -261,12 +261,6 @@ def _checked_url(url: Any) -> str:
     return text
 
 
-def _of_one(url: str, way: _Way) -> Location:
-    opened, root = filesystem_and_path(url, way.storage_options, way.filesystem, way.timeout_s)
-    place = _place(opened, url, root, way)
-    return _of_places(opened, [place], way)
-
-
 def _whole_or_file(filesystem: Any, place: _Place, way: _Way) -> Location:
     location = way.location(place.url, filesystem, place.path)
     info = _asked(location, lambda: location.store.file_at(place.path), way)
@@ -274,11 +268,17 @@ def _whole_or_file(filesystem: Any, place: _Place, way: _Way) -> Location:
         path = without_query(place.path)
         directory, name = posixpath.split(path)
         with_query = {name: place.path} if path != place.path else {}
-        return dataclasses.replace(location, root=directory, paths=(name,), named=with_query)
+        times = {name: place.times} if place.times > 1 else {}
+        return dataclasses.replace(location, root=directory, paths=(name,), named=with_query, times=times)
     if info.type == fs.FileType.Unknown:
         raise StorageError(
             f"{location.url} must be a file or a directory, got something else. Name the file or directory that has "
             "the data"
+        )
+    if place.times > 1:
+        raise InvalidArgumentError(
+            f"a whole dataset must be named once, got {location.url} {place.times} times. To repeat its rows, read "
+            "several epochs, or name files or a pattern several times"
         )
     return location
 
@@ -311,8 +311,8 @@ def _asked(location: Location, look: Callable[[], _Found], way: _Way) -> _Found:
     return answered(location, looked)
 
 
-def _of_many(urls: list[str], way: _Way) -> Location:
-    schemes = {scheme_and_host(url) for url in urls}
+def _of_urls(urls: list[str], way: _Way) -> Location:
+    schemes = {scheme_and_host(url) for url in urls[1:] and urls}
     if len(schemes) > 1:
         shown = ", ".join(sorted(shown_url(f"{scheme}://{host}") for scheme, host in schemes))
         raise InvalidArgumentError(
@@ -381,7 +381,7 @@ def _place(filesystem: Any, url: str, path: str, way: _Way) -> _Place:
 
 def _of_places(filesystem: Any, places: Sequence[_Place], way: _Way) -> Location:
     if len(places) == 1 and places[0].matches is None:
-        return _named_alone(_whole_or_file(filesystem, places[0], way), places[0].times)
+        return _whole_or_file(filesystem, places[0], way)
     # `posixpath.commonpath` is not used, because it merges the two slashes of web addresses.
     asked = [place.path for place in places]
     names = _unlike([place.path if place.matches is not None else without_query(place.path) for place in places], asked)
@@ -411,26 +411,6 @@ def _of_places(filesystem: Any, places: Sequence[_Place], way: _Way) -> Location
     paths = (*named, *sorted(matched))
     location = way.location(url, filesystem, root)
     return dataclasses.replace(location, paths=paths, matched=frozenset(matched), named=with_query, times=times)
-
-
-def _named_alone(location: Location, times: int) -> Location:
-    """Record in a location how often the caller listed its only URL, and return the location.
-
-    Args:
-        location: Location of a file, or of a whole dataset.
-        times: How often the caller listed the URL.
-
-    Raises:
-        InvalidArgumentError: The caller listed a whole dataset more than once.
-    """
-    if times == 1:
-        return location
-    if location.paths is None:
-        raise InvalidArgumentError(
-            f"a whole dataset must be named once, got {location.url} {times} times. To repeat its rows, read several "
-            "epochs, or name files or a pattern several times"
-        )
-    return dataclasses.replace(location, times=dict.fromkeys(location.paths, times))
 
 
 def _unlike(named: list[str], paths: list[str]) -> list[str]:
