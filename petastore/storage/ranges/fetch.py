@@ -27,7 +27,6 @@ from petastore.storage.ranges.request_counts import RequestCounter, RequestCount
 from petastore.storage.requests.failures import given_up, is_of_storage, raise_alone
 from petastore.storage.requests.retries import GaveUpError
 from petastore.storage.stores.interface import Answer, FileVersion, NoBucketError, NotTheVersionError, Store, range_file
-from petastore.threads import is_daemon_of_ours
 
 __all__ = [
     "END_BYTES",
@@ -387,12 +386,9 @@ class RangeFetcher:
         from petastore.storage.ranges.request_pool import RequestBatch
 
         batch = RequestBatch(calls, now + (_FOREVER_S if limit_s is None else limit_s))
-        # A thread of petastore's pools may run requests itself, because its consumer watches the timeout. Any other
-        # caller must be able to stop waiting, so its requests run in threads of the request pool.
-        here = self.client.ends_its_requests and is_daemon_of_ours()
         try:
             with Request(self.location.url, f"read {relative}", limit_s), during("storage"):
-                self._pool.run(batch, here=here)
+                self._pool.run(batch)
         finally:
             self._counter.add(batch.counts)
         if batch.problem is not None:

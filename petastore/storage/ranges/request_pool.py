@@ -125,15 +125,13 @@ class RequestPool:
         self._batches: set[RequestBatch] = set()
         self._running = 0
 
-    def run(self, batch: RequestBatch, *, here: bool = False) -> None:
+    def run(self, batch: RequestBatch) -> None:
         """Make the requests of a batch, and wait until the batch ends.
 
         It ends when all results have arrived, after the first failure, or at the deadline.
 
         Args:
             batch: Requests to make.
-            here: Whether the calling thread makes the request itself, if there is only one. This halves the overhead,
-                but the caller cannot abandon the request.
 
         Raises:
             ReaderClosedError: The pool was closed, or the interpreter is ending.
@@ -142,19 +140,11 @@ class RequestPool:
             with self._lock:
                 self._check_open()
                 self._batches.add(batch)
-                is_free = not self._queue and self._running < self._limit.now
-                works_here = here and is_free and len(batch.requests) == 1
-                if works_here:
-                    self._running += 1
-                    batch.running = batch.made = 1
-                else:
-                    self._queue.extend((batch, number) for number in range(len(batch.requests)))
+                self._queue.extend((batch, number) for number in range(len(batch.requests)))
                 new = self._take_slots()
             if new and not self._start(new):
                 raise ReaderClosedError("files cannot be read, because the interpreter is exiting")
-            if works_here:
-                self._work_here(batch)
-            elif batch.requests:
+            if batch.requests:
                 batch.over.wait(max(batch.deadline - time.monotonic(), 0.0))
         finally:
             self._leave(batch)
@@ -191,17 +181,6 @@ class RequestPool:
 
     def _start(self, threads: int) -> bool:
         return all(self._threads.run(self._work) for _ in range(threads))
-
-    def _work_here(self, batch: RequestBatch) -> None:
-        """Make the only request of a batch in the calling thread."""
-        try:
-            answer = self._answer(batch, 0)
-        except BaseException as problem:  # noqa: BLE001 - as for requests in threads
-            batch.problem = None if batch.over.is_set() else problem
-        else:
-            batch.answers[0], batch.bytes, batch.unanswered = answer, memoryview(answer.data).nbytes, 0
-            with self._lock:
-                self._limit.answered()
 
     def _work(self) -> None:
         """Make queued requests one by one, until none may start."""

@@ -195,9 +195,6 @@ class Store:
     False for a local disk and for a user's own client.
     """
 
-    ends_its_requests = False
-    """Whether the client's own timeouts end a request that hangs."""
-
     def get(self, path: str, offset: int, length: int, version: FileVersion | None) -> Answer:
         """Read a byte range of a file.
 

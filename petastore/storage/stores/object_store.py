@@ -154,11 +154,6 @@ class ObjectStore(Store):
         made_in, store = self._child_store
         return store.system if store is not None and made_in == os.getpid() else "obstore"
 
-    @property
-    def ends_its_requests(self) -> bool:  # type: ignore[override]
-        """Whether a hanging request ends by obstore's own timeout."""
-        return _used_in in (None, os.getpid())
-
     def child_store(self) -> Store | None:
         """Return the replacement of obstore in a forked child; None where obstore works.
 

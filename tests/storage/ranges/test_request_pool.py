@@ -203,34 +203,3 @@ def test_adaptive_concurrency_grows_by_one_for_each_round_of_answers() -> None:
             limit.answered()
         rounds += 1
     assert 7 <= rounds <= 8
-
-
-def test_request_pool_makes_requests_in_the_calling_thread_if_asked(pool: RequestPool) -> None:
-    def request() -> Answer:
-        makers.append(threading.get_ident())
-        return answer(0)
-
-    for here in (True, False):
-        makers: list[int] = []
-        batch = batch_of([request])
-        pool.run(batch, here=here)
-        assert numbers(batch) == [0]
-        assert (makers == [threading.get_ident()]) is here
-
-
-def test_request_pool_serves_other_threads_while_one_makes_its_own_request(pool: RequestPool) -> None:
-    began, release = threading.Event(), threading.Event()
-
-    def hangs() -> Answer:
-        began.set()
-        release.wait(LONG)
-        return answer(0)
-
-    caller = threading.Thread(target=functools.partial(pool.run, batch_of([hangs]), here=True))
-    caller.start()
-    assert began.wait(LONG)
-    batch = batch_of([functools.partial(answer, number) for number in range(9)])
-    pool.run(batch)
-    assert numbers(batch) == list(range(9))
-    release.set()
-    caller.join(LONG)
