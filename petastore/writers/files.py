@@ -181,7 +181,7 @@ def hidden_name(location: Location, name: str) -> str:
 
     It is the final name if the storage cannot rename files without a copy.
     """
-    return f"_{name}" if location.has_cheap_rename else name
+    return f"_{name}" if location.store.has_cheap_rename else name
 
 
 def show_files(location: Location, names: Iterable[str]) -> None:

@@ -55,9 +55,9 @@ def test_unfinished_write_has_a_marker_and_hidden_file_names(
     files.write(group(1))
     (token,) = unfinished_writes(location)
     under_way = [path for path in everything_in(location) if path.endswith(".parquet")]
-    assert under_way or not location.has_cheap_rename
+    assert under_way or not location.store.has_cheap_rename
     assert all(token in path for path in under_way)
-    assert all(path.startswith("_") for path in under_way) or not location.has_cheap_rename
+    assert all(path.startswith("_") for path in under_way) or not location.store.has_cheap_rename
     (name,) = files.finish(at_least_one=False)
     assert everything_in(location) == sorted([f"_petastore/writing-{token}", name])
     files.end()

@@ -623,7 +623,7 @@ def test_object_store_write_uses_no_rename() -> None:
     inventory = write_dataset("s3://bucket/x", SCHEMA, rows(0, 10), rows_per_file=4, filesystem=filesystem)
     assert inventory.num_rows == 10
     location = open_location("s3://bucket/x", filesystem=filesystem)
-    assert not location.has_cheap_rename
+    assert not location.store.has_cheap_rename
     assert len(list_data_files(location)) == 3
     assert read_manifest(location) is not None
 

@@ -106,14 +106,6 @@ class Location:
         return self.store.is_anonymous
 
     @property
-    def has_buckets(self) -> bool:
-        """Whether the filesystem is an object store.
-
-        Its paths begin with a bucket, and directories do not exist.
-        """
-        return self.store.has_buckets
-
-    @property
     def missing_bucket(self) -> str | None:
         """The location's bucket if it does not exist, otherwise None; makes a request.
 
@@ -150,14 +142,6 @@ class Location:
         if relative in self.named:
             return self.named[relative]
         return f"{self.root.rstrip('/')}/{relative}" if self.root else relative
-
-    @property
-    def has_cheap_rename(self) -> bool:
-        """Whether a rename is atomic.
-
-        On object stores, a rename is a copy, but writing an object is atomic.
-        """
-        return self.store.has_cheap_rename
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle, without credentials.

@@ -145,7 +145,7 @@ def replace_whole(location: Location, relative: str, data: bytes) -> None:
         StorageError: A storage operation failed; the old file is unchanged.
     """
     directory, _, name = relative.rpartition("/")
-    aside = f"{directory}/.{name}.{uuid.uuid4().hex}".lstrip("/") if location.has_cheap_rename else relative
+    aside = f"{directory}/.{name}.{uuid.uuid4().hex}".lstrip("/") if location.store.has_cheap_rename else relative
     create_directory(location, directory)
     try:
         write_file(location, aside, data)
@@ -166,7 +166,7 @@ def create_directory(location: Location, relative: str = "") -> None:
         DatasetNotFoundError: The bucket does not exist; buckets are never created.
         StorageError: A storage operation failed.
     """
-    if location.has_buckets:
+    if location.store.has_buckets:
         bucket = location.missing_bucket
         if bucket is not None:
             raise DatasetNotFoundError(

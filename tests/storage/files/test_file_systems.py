@@ -51,7 +51,7 @@ def test_s3a_and_s3n_urls_are_s3() -> None:
     ]
     assert {place.root for place in places} == {"b"}
     assert len({str(place.filesystem.type_name) for place in places}) == 1
-    assert not places[0].has_cheap_rename
+    assert not places[0].store.has_cheap_rename
 
 
 def test_webhdfs_url_sets_host_port_and_user() -> None:
