@@ -139,6 +139,7 @@ def test_user_and_password_in_a_url_are_never_shown() -> None:
     assert "hush" not in str(unreachable.value)
 
 
+@pytest.mark.leaves_running("obstore keeps its threads")
 def test_url_signature_is_never_shown() -> None:
     with pytest.raises(StorageConnectionError, match=r"^http://127\.0\.0\.1:9/x\.parquet: ") as refused:
         open_location("http://127.0.0.1:9/x.parquet?signature=hush")
