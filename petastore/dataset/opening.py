@@ -25,7 +25,7 @@ from petastore.storage.files.listing import list_etags, parse_partitions, partit
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.footers.footer import Footer
 from petastore.storage.footers.footer_cache import FooterCache
-from petastore.storage.footers.footers import inventory_of, read_footers
+from petastore.storage.footers.footers import inventory_of, read_footers, schemas_of
 from petastore.storage.footers.tails import KeptTails
 from petastore.storage.metadata.manifest import (
     Manifest,
@@ -339,7 +339,7 @@ def dataset_of_footers(
         SchemaError: A file does not match the schema document.
     """
     unreadable = {name: why for footer in reversed(footers) for name, why in footer.unreadable.items()}
-    schemas = FileSchemas.of(((footer.file.path, footer.arrow_schema) for footer in footers), without=unreadable)
+    schemas = schemas_of(footers)
     declared, odd = None, dict[str, str]()
     if document is not None:
         declared = _declared(document, location.url, odd)
