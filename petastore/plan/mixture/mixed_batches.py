@@ -28,7 +28,7 @@ from petastore.plan.batches.spans import Batches, SharedBatches, Walk
 from petastore.plan.mixture.batch_keys import BatchKeys
 from petastore.plan.mixture.mixed_line import MixedLine, SourceRows, SourceTurns
 from petastore.plan.order.grouped_rows import GroupedRows, Permutation, joined
-from petastore.plan.order.visits import LaneRuns, lane_of_visit, visit_of_lane
+from petastore.plan.order.visits import LaneRuns, lane_of_visit
 from petastore.plan.request import Shard
 
 __all__ = ["LanesOfSources", "SourceBatches", "SourceRuns", "lanes_of_sources", "mixed_batches"]
@@ -39,11 +39,6 @@ _COUNTED = 4096
 
 The counts are the numbers of earlier rows of each lane. If there are more lanes than this, the distance is the number
 of lanes."""
-
-_REMEMBERED = 2
-"""Number of cached permutations into batch order.
-
-Batches of equal size often have the same order."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -120,8 +115,6 @@ class LanesOfSources:
         self._rounds = (positions // line.lanes).astype(np.int32)
         self._shared = lane_of_visit(line.lanes)[positions % line.lanes].astype(np.int32)
         self._repeat = line.table_size // line.lanes
-        self._along = functools.lru_cache(maxsize=4)(self._make_along)
-        self._interleaved = functools.lru_cache(maxsize=_REMEMBERED)(self._make_interleaved)
         self._every = max(_COUNTED, len(self._in_table))
         self._counted = self._counts(self._every)
 
@@ -168,7 +161,11 @@ class LanesOfSources:
             stop: Position after the last one of the batches.
         """
         firsts, stops = self._before(first), self._before(stop)
-        targets = _Targets(runs)
+        counts = runs.stops - runs.firsts
+        # shifts: shape (lanes,). A round takes one row from each lane of the mixture. If the rows of the batches are
+        # sorted by mixture lane, the row of a lane in round r has the index shifts[lane] + r.
+        shifts = np.zeros(runs.lanes, dtype=np.int64)
+        shifts[runs.own.start : runs.own.stop] = np.cumsum(counts) - counts - runs.firsts
         given = [np.add.reduceat(turns, self._first_lanes[:-1]).tolist() for turns in (firsts, stops)]
         of_each = []
         for source, own in enumerate(self.own_of(runs.own) or ()):
@@ -176,73 +173,38 @@ class LanesOfSources:
             start = self._first_lanes[source] + own.start
             here = slice(start, start + len(own))
             if places:
-                put_targets = functools.partial(self._put_targets, targets, start)
+                put_targets = functools.partial(self._put_targets, runs, shifts, start)
                 of_each.append(SourceRuns(source, places, own, firsts[here], stops[here], put_targets))
         return of_each
 
-    def permutation(self, runs: LaneRuns) -> Permutation | None:
-        """Return the permutation of rows from the order of `between` to batch order.
-
-        `between` returns the rows source by source. Return None if the rank has several lanes of the mixture; the order
-        is then computed with `SourceRuns.put_targets`. With one lane, the permutation is cached, because batches of
-        equal size often have the same order.
-
-        Args:
-            runs: The rank's rows, as for `between`.
-        """
-        if len(runs.own) > 1:
-            return None
-        first, stop = int(runs.firsts[0]), int(runs.stops[0])
-        return self._interleaved(runs.own.start, first % self._repeat, stop - first)
-
-    def _make_interleaved(self, lane: int, first: int, count: int) -> Permutation:
-        return Permutation(order=functools.partial(self._order_along, lane, first, count))
-
-    def _order_along(self, lane: int, first: int, count: int) -> NDArray[np.int64]:
-        """Return the index of each row [first, first + count) of a mixture lane if these rows are sorted by source.
-
-        The shape is (count,).
-        """
-        sources, before, in_table = self._along(lane)
-        rounds = -(-(first + count) // self._repeat)
-        # starts: shape (sources,). If the rows [first, first + count) are sorted by source, row n of a source (counted
-        # along the lane) has the index starts[source] + n.
-        skipped, stop = (
-            turns // self._repeat * in_table + np.bincount(sources[: turns % self._repeat], minlength=len(in_table))
-            for turns in (first, first + count)
-        )
-        starts = np.cumsum(stop - skipped) - stop
-        order = np.arange(rounds)[:, None] * in_table.take(sources) + (starts.take(sources) + before)
-        return order.reshape(-1)[first : first + count]
-
-    def _make_along(self, lane: int) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the source of each row of a mixture lane, until the order of sources repeats.
-
-        Returns:
-            Source of each row, and the number of earlier rows of this source in the lane, both of shape (rows,); and
-            the number of rows of each source, shape (sources,).
-        """
-        visit = int(visit_of_lane(self._shared_lanes)[lane])
-        firsts = np.array(self._first_lanes[1:])
-        sources = np.searchsorted(firsts, self._turns[visit :: self._shared_lanes], side="right")
-        in_table = np.bincount(sources, minlength=len(firsts)).astype(np.int64)
-        by_source = np.argsort(sources, kind="stable")
-        before = np.empty(len(sources), dtype=np.int64)
-        before[by_source] = np.arange(len(sources)) - np.repeat(np.cumsum(in_table) - in_table, in_table)
-        return sources, before, in_table
-
     def _put_targets(
         self,
-        targets: _Targets,
+        runs: LaneRuns,
+        shifts: NDArray[np.int64],
         lane: int,
         firsts: NDArray[np.int64],
         stops: NDArray[np.int64],
         out: NDArray[np.int64],
     ) -> None:
+        """Write the index in the batches of each row of a source; see `SourceRuns.put_targets`.
+
+        Args:
+            runs: The rank's rows, as for `between`.
+            shifts: As in `_numbers`.
+            lane: First lane of the source that has rows of the rank, numbered across all sources.
+            firsts: First row in each of these lanes.
+            stops: Row after the last one in each of these lanes.
+            out: Array of the indices.
+        """
         begin = 0
         for number, (first, stop) in enumerate(zip(firsts.tolist(), stops.tolist(), strict=True), start=lane):
             if first < stop:
-                targets.put(self._numbers(number, first, stop, targets.shifts), out[begin : begin + stop - first])
+                of_lane = out[begin : begin + stop - first]
+                numbers = self._numbers(number, first, stop, shifts)
+                if runs.targets is None:
+                    of_lane[:] = numbers
+                else:
+                    np.take(runs.targets, numbers, out=of_lane, mode="clip")
                 begin += stop - first
 
     def _numbers(self, lane: int, first: int, stop: int, shifts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -292,31 +254,6 @@ def lanes_of_sources(line: MixedLine, lanes: tuple[int, ...]) -> LanesOfSources:
     All ranks in one process share the object.
     """
     return LanesOfSources(line, lanes)
-
-
-class _Targets:
-    """Index in batch order of each row, given its index in mixture-lane order.
-
-    In mixture-lane order, the rows of the batches are sorted by lane of the mixture.
-    """
-
-    def __init__(self, runs: LaneRuns) -> None:
-        counts = runs.stops - runs.firsts
-        # shifts: shape (lanes,). A round takes one row from each lane of the mixture. If the rows of the batches are
-        # sorted by mixture lane, the row of a lane in round r has the index shifts[lane] + r.
-        self.shifts = np.zeros(runs.lanes, dtype=np.int64)
-        self.shifts[runs.own.start : runs.own.stop] = np.cumsum(counts) - counts - runs.firsts
-        self._runs = runs
-
-    def put(self, numbers: NDArray[np.int64], out: NDArray[np.int64]) -> None:
-        """Write the index in batch order of each row into `out`.
-
-        `numbers` are the indices of the rows in mixture-lane order.
-        """
-        if self._runs.targets is None:
-            out[:] = numbers
-        else:
-            np.take(self._runs.targets, numbers, out=out, mode="clip")
 
 
 @functools.lru_cache(maxsize=64)
@@ -526,7 +463,7 @@ def _of_runs(
     of_all = []
     for part in lanes.between(runs, int(borders[0]), int(borders[-1])):
         of_all += _noted(walk, part.source, _epochs_of_runs(part, turns[part.source], walk, epoch))
-    return _joined_sources(of_all, lanes.permutation(runs))
+    return _joined_sources(of_all)
 
 
 def _epochs_of_runs(part: SourceRuns, turns: SourceTurns, walk: Walk, epoch: int) -> Iterator[_OfEpoch]:
@@ -561,14 +498,9 @@ def _noted(walk: Walk, source: int, of_epochs: Iterator[_OfEpoch]) -> list[tuple
     return [(walk.noted(source, number, rows), put_targets) for number, rows, put_targets in of_epochs]
 
 
-def _joined_sources(
-    of_all: Sequence[tuple[GroupedRows, _PutTargets]], permutation: Permutation | None = None
-) -> GroupedRows:
-    """Concatenate the rows of all sources.
-
-    Their batch order is `permutation`; if this is None, it is computed when it is needed.
-    """
-    return joined([rows for rows, _ in of_all], permutation or Permutation(functools.partial(_targets, of_all)))
+def _joined_sources(of_all: Sequence[tuple[GroupedRows, _PutTargets]]) -> GroupedRows:
+    """Concatenate the rows of all sources; their batch order is computed when it is needed."""
+    return joined([rows for rows, _ in of_all], Permutation(functools.partial(_targets, of_all)))
 
 
 def _put(targets: NDArray[np.int64], in_order: NDArray[np.int64] | None, out: NDArray[np.int64]) -> None:

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupedRows", "Permutation", "Runs", "inverse", "joined", "places_by_key", "stable_order"]
 
-_Numbers: TypeAlias = NDArray[np.int64] | Callable[[], NDArray[np.int64]]
-"""An array, or a function that computes it."""
-
 _RUN_ROWS = 64
 """Minimum average number of rows of a run (range of consecutive rows).
 
@@ -34,56 +31,36 @@ Rows in shorter runs are stored as arrays of single rows instead."""
 
 
 class Permutation:
-    """Requested order of rows, as a permutation and its inverse.
+    """Requested order of rows: the index of each row in that order.
 
-    Pass one of them; the other is computed when it is first needed. Thread-safe. Its arrays must not be written to.
+    Thread-safe. The array must not be written to.
 
     Args:
-        targets: Index of each row in the requested order, shape (n,); or a function that computes this array.
-        order: Indices of the rows, sorted in the requested order, shape (n,): the inverse of `targets`; or a function
-            that computes this array.
+        targets: Index of each row in the requested order, shape (n,); or a function that computes this array when it is
+            first needed.
 
     Example:
-        >>> Permutation(order=np.array([2, 0, 1])).targets.tolist()
+        >>> Permutation(lambda: np.array([1, 2, 0])).targets.tolist()
         [1, 2, 0]
     """
 
-    def __init__(self, targets: _Numbers | None = None, *, order: _Numbers | None = None) -> None:
-        self._made_by = order if targets is None else targets
-        self.comes_as_order = order is not None
-        """Whether the constructor got `order` instead of `targets`."""
-        if isinstance(self._made_by, np.ndarray):
-            self._made_by.flags.writeable = False
-            self.__dict__["order" if self.comes_as_order else "targets"] = self._made_by
+    def __init__(self, targets: NDArray[np.int64] | Callable[[], NDArray[np.int64]]) -> None:
+        self._targets = targets
 
     @once
     def targets(self) -> NDArray[np.int64]:
         """Index of each row in the requested order, shape (n,), read-only."""
-        return _read_only(inverse(self.order) if self.comes_as_order else self._made())
-
-    @once
-    def order(self) -> NDArray[np.int64]:
-        """Indices of the rows, sorted in the requested order, shape (n,), read-only."""
-        return _read_only(self._made() if self.comes_as_order else inverse(self.targets))
+        targets = self._targets() if callable(self._targets) else self._targets
+        targets.flags.writeable = False
+        return targets
 
     def applied_to(self, values: NDArray[np.int64], out: NDArray[np.int64]) -> NDArray[np.int64]:
         """Write one value per row into `out`, in the requested order, and return `out`.
 
         Both arrays have shape (n,).
         """
-        if self.comes_as_order:
-            return np.take(values, self.order, out=out, mode="clip")
         out[self.targets] = values
         return out
-
-    def _made(self) -> NDArray[np.int64]:
-        assert callable(self._made_by)  # noqa: S101 - arrays are set by the constructor
-        return self._made_by()
-
-
-def _read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
-    array.flags.writeable = False
-    return array
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -216,8 +193,8 @@ class GroupedRows:
         """
         if self.runs is None:
             return GroupedRows(self.groups, selection.rows_at(self.groups, self.rows), self.permutation)
-        rows = functools.partial(_selected, self, selection)
-        return GroupedRows.of_runs(dataclasses.replace(self.runs, rows=rows), self.permutation)
+        of_selected = dataclasses.replace(self.runs, rows=lambda: selection.rows_at(self.groups, self.rows))
+        return GroupedRows.of_runs(of_selected, self.permutation)
 
     def numbered_from(self, first_group: int) -> GroupedRows:
         """Return the same rows with `first_group` added to the row group numbers.
@@ -226,9 +203,8 @@ class GroupedRows:
         """
         if self.runs is None:
             return GroupedRows(self.groups + np.int32(first_group), self.rows, self.permutation)
-        runs = self.runs
-        groups = runs.groups + np.int32(first_group)
-        return GroupedRows.of_runs(Runs(groups, runs.firsts, runs.counts, runs.rows), self.permutation)
+        runs = dataclasses.replace(self.runs, groups=self.runs.groups + np.int32(first_group))
+        return GroupedRows.of_runs(runs, self.permutation)
 
     def in_row_groups(self, parts: RowGroupParts) -> GroupedRows:
         """Return the same rows, with parts of row groups converted to row groups.
@@ -239,10 +215,13 @@ class GroupedRows:
         if self.runs is None:
             return GroupedRows(*parts.in_row_groups(self.groups, self.rows), self.permutation)
         runs, firsts = self.runs, parts.firsts[self.runs.groups]
-        rows = functools.partial(_moved, self, firsts)
-        return GroupedRows.of_runs(
-            Runs(parts.groups[runs.groups], runs.firsts + firsts, runs.counts, rows), self.permutation
+        of_groups = Runs(
+            groups=parts.groups[runs.groups],
+            firsts=runs.firsts + firsts,
+            counts=runs.counts,
+            rows=lambda: self.rows + np.repeat(firsts, runs.counts),
         )
+        return GroupedRows.of_runs(of_groups, self.permutation)
 
     def in_order(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Return the row group and the row number of each row, in the requested order.
@@ -295,8 +274,7 @@ class GroupedRows:
         begins = ends[here] - runs.counts[here]
         stops, starts = np.minimum(ends[here], part.stop), np.maximum(begins, part.start)
         firsts = runs.firsts[here] + starts - begins
-        rows = functools.partial(_rows_of, self, [part])
-        return GroupedRows.of_runs(Runs(runs.groups[here], firsts, stops - starts, rows), None)
+        return GroupedRows.of_runs(Runs(runs.groups[here], firsts, stops - starts, lambda: self.rows[part]), None)
 
     def _cut_runs(self, runs: Runs, targets: NDArray[np.int64], borders: NDArray[np.int64]) -> list[GroupedRows] | None:
         """Return the result of `cut` as runs (ranges of consecutive rows).
@@ -344,25 +322,6 @@ def joined(picked: Sequence[GroupedRows], permutation: Permutation | None) -> Gr
 def _rows_of(picked: GroupedRows, slices: Sequence[slice]) -> NDArray[np.int64]:
     """Return the row numbers of some slices of the rows, concatenated."""
     return np.concatenate([picked.rows[:0], *(picked.rows[each] for each in slices)])
-
-
-def _moved(picked: GroupedRows, by: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the row numbers plus an offset for each run, shape (rows,).
-
-    Args:
-        picked: Rows as runs (ranges of consecutive rows).
-        by: Offset of each run, shape (runs,).
-    """
-    assert picked.runs is not None  # noqa: S101 - only called for rows with runs
-    return picked.rows + np.repeat(by, picked.runs.counts)
-
-
-def _selected(picked: GroupedRows, selection: Selection) -> NDArray[np.int64]:
-    """Convert indices among the selected rows to row numbers in the row groups.
-
-    Shape (rows,).
-    """
-    return selection.rows_at(picked.groups, picked.rows)
 
 
 def _slices(borders: NDArray[np.int64]) -> Iterator[slice]:

@@ -56,34 +56,11 @@ def test_mixture_rows_looked_up_by_runs_equal_those_looked_up_one_by_one(
     assert (covered == 1).all()
 
 
-@given(shapes, st.sampled_from([1, 2, 3]), st.integers(0, 20_000), batches)
-def test_permutation_of_mixture_lanes_is_invertible(
-    shape: list[tuple[int, int]], lanes: int, first: int, sizes: list[int]
-) -> None:
-    line = mixed_line(tuple(weight for weight, _ in shape), lanes, 3)
-    found = LanesOfSources(line, [lanes] * len(shape))
-    borders = first + np.cumsum([0, *sizes])
-    for lane in range(lanes):
-        runs, offsets = LaneRuns.between(borders, lanes=lanes, own=range(lane, lane + 1))
-        permutation = found.permutation(runs)
-        assert permutation is not None
-        parts = found.between(runs, int(borders[0]), int(borders[-1]))
-        targets = np.concatenate([put(part) for part in parts])
-        assert permutation.targets.tolist() == targets.tolist()
-        assert targets[permutation.order].tolist() == list(range(int(offsets[-1])))
-
-
 def test_mixture_ranks_have_their_own_lanes_only_if_ranks_divide_all_lanes() -> None:
     for ranks, lanes in itertools.product([2, 3], itertools.product(LANES, repeat=2)):
         found = LanesOfSources(mixed_line((1, 1), 12, 3), lanes)
         is_known = found.own_of(lanes_of(Shard(0, ranks), 12)) is not None
         assert is_known == (not any(count % ranks for count in lanes)), (ranks, lanes)
-
-
-def test_mixture_permutation_is_none_for_runs_of_several_lanes() -> None:
-    found = LanesOfSources(mixed_line((1, 1), 2, 3), [2, 2])
-    runs, _ = LaneRuns.between(np.array([0, 10]), lanes=2, own=range(2))
-    assert found.permutation(runs) is None
 
 
 def put(part: SourceRuns) -> np.ndarray:
