@@ -18,7 +18,7 @@ from petastore.inventory import Inventory
 from petastore.lazy import once
 from petastore.plan.batches.epoch_batches import EpochBatches, SharedSteps, lanes_of
 from petastore.plan.batches.residency import needed_from_to
-from petastore.plan.batches.spans import SharedBatches, Source, Span, SpanSizes
+from petastore.plan.batches.spans import SharedBatches, Source, Span
 from petastore.plan.cursor import Cursor
 from petastore.plan.order.order import EpochOrder
 from petastore.plan.rank_plan import RankPlan
@@ -284,21 +284,22 @@ class Plan(RankPlan):
         groups, first, _ = needed_from_to(source.order(epoch).pieces().of_lanes(source.own_lanes))
         return groups[np.argsort(first, kind="stable")]
 
-    def _spans(self, size: int, pace: SpanSizes, after: Cursor) -> Iterator[Span]:
+    def _spans(self, batch_size: int, rows_per_span: int, after: Cursor) -> Iterator[Span]:
         rest = self.request.under_way
         if rest is None or after.epoch != rest.epoch:
-            return super()._spans(size, pace, after)
-        return self._spans_of_two_orders(size, pace, after)
+            return super()._spans(batch_size, rows_per_span, after)
+        return self._spans_of_two_orders(batch_size, rows_per_span, after)
 
-    def _spans_of_two_orders(self, size: int, pace: SpanSizes, after: Cursor) -> Iterator[Span]:
+    def _spans_of_two_orders(self, batch_size: int, rows_per_span: int, after: Cursor) -> Iterator[Span]:
         """Yield the spans after a cursor, if its epoch has another order than later epochs.
 
         A span consists of consecutive batches that are assembled together.
         """
         here = Cursor(after.epoch, 0, after.first_epoch)
+        walk = self._walk(batch_size, rows_per_span, after.epoch)
         # `is_last=True` releases all row groups after this epoch, because the later epochs have another order.
-        yield from self._walk(pace, after.epoch).spans(self._epoch_batches(size, after), pace, here, is_last=True)
-        yield from super()._spans(size, pace, after.next_epoch())
+        yield from walk.spans(self._epoch_batches(batch_size, after), here, is_last=True)
+        yield from super()._spans(batch_size, rows_per_span, after.next_epoch())
 
     def _epoch_batches(self, batch_size: int, begin: Cursor) -> SharedBatches:
         return SharedBatches(self._batches_after(batch_size, begin), self.request.shard)

@@ -20,7 +20,7 @@ from petastore.inventory import ReadUnit
 from petastore.lazy import once
 from petastore.plan.batches.epoch_batches import EpochBatches, EpochSteps
 from petastore.plan.batches.residency import NextUses, buffer_rows, next_uses, resident_bytes
-from petastore.plan.batches.spans import EpochOfBatches, Source, Span, SpanSizes, Walk
+from petastore.plan.batches.spans import EpochOfBatches, Source, Span, Walk
 from petastore.plan.cursor import Cursor
 from petastore.plan.request import AllGather, ReadRequest, Shard, assert_agreed, facts_of, whole_number
 
@@ -352,15 +352,16 @@ class RankPlan(abc.ABC):
             NoDataAvailableError: There are fewer rows than ranks, with `last_batch="even"`.
         """
         size = whole_number(batch_size, name="batch_size", least=1)
-        return self._spans(size, SpanSizes(rows_per_span, size), after or Cursor())
+        return self._spans(size, rows_per_span, after or Cursor())
 
-    def _spans(self, size: int, pace: SpanSizes, after: Cursor) -> Iterator[Span]:
+    def _spans(self, batch_size: int, rows_per_span: int, after: Cursor) -> Iterator[Span]:
         """Yield the batches after a cursor, through all epochs, in spans; see `spans`."""
-        walk = self._walk(pace, after.epoch)
-        return walk.epochs(functools.partial(self._epoch_batches, size), pace, after=after, epochs=self.request.epochs)
+        batches_of = functools.partial(self._epoch_batches, batch_size)
+        walk = self._walk(batch_size, rows_per_span, after.epoch)
+        return walk.epochs(batches_of, after=after, epochs=self.request.epochs)
 
-    def _walk(self, pace: SpanSizes, epoch: int) -> Walk:
-        return Walk(self._sources_in(epoch), min(pace.most_rows, self._walked_rows))
+    def _walk(self, batch_size: int, rows_per_span: int, epoch: int) -> Walk:
+        return Walk(self._sources_in(epoch), batch_size, rows_per_span, self._walked_rows)
 
     def next_uses(self, begin: float, now: float) -> NextUses:
         """Return when this rank uses row groups, from `begin` to the end of the next period.

@@ -51,7 +51,7 @@ from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
 from petastore.lazy import once
 from petastore.plan.batches.epoch_batches import EpochBatches, Share, lanes_of
-from petastore.plan.batches.spans import SharedBatches, Source, Span, SpanSizes, each_once
+from petastore.plan.batches.spans import SharedBatches, Source, Span, each_once
 from petastore.plan.cursor import Cursor
 from petastore.plan.order.visits import lane_of_visit, spreads_evenly
 from petastore.plan.plan import Plan
@@ -349,14 +349,13 @@ class WorkerPlan(Plan):
         `begin`.
         """
         cursor = after or self.begin
-        pace = SpanSizes(rows_per_span, batch_size)
-        walk = self._walk(pace, cursor.epoch)
+        walk = self._walk(batch_size, rows_per_span, cursor.epoch)
         for epoch, batches in self._epochs(batch_size):
             if epoch < cursor.epoch:
                 continue
             first = (cursor.position - batches.start) // batches.round_rows if epoch == cursor.epoch else 0
             shared = SharedBatches(batches, self.request.shard, first=first)
-            yield from walk.spans(shared, pace, Cursor(epoch, 0, cursor.first_epoch), is_last=False)
+            yield from walk.spans(shared, Cursor(epoch, 0, cursor.first_epoch), is_last=False)
 
     def place_after(self, given: int, batch_size: int) -> Cursor:
         """Return the cursor from which the worker continues after `given` of its batches."""

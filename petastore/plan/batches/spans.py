@@ -39,7 +39,6 @@ __all__ = [
     "SharedBatches",
     "Source",
     "Span",
-    "SpanSizes",
     "Walk",
     "each_once",
     "times_of_rows",
@@ -190,46 +189,6 @@ class Span:
         if self.taken is not None:
             return MixedCursor(self.epoch, position, self.first_epoch, tuple(self.taken[batch].tolist()))
         return Cursor(self.epoch, position, self.first_epoch)
-
-
-class SpanSizes:
-    """Sizes of spans: one batch first, then twice as many each time, up to a maximum.
-
-    A span consists of consecutive batches that are assembled together.
-
-    Args:
-        rows_per_span: Maximum rows of a span.
-        batch_size: Number of rows of a batch.
-
-    Example:
-        >>> pace = SpanSizes(rows_per_span=6000, batch_size=1000)
-        >>> [pace.next(left) for left in (100, 99, 97, 93, 87, 3)]
-        [[1], [2], [4], [6], [6, 6], [3]]
-    """
-
-    def __init__(self, rows_per_span: int, batch_size: int) -> None:
-        self._largest = max(rows_per_span // batch_size, 1)
-        self.most_rows = self._largest * batch_size
-        """Maximum number of rows of a span."""
-        self._most = max(_ROWS_AT_ONCE // self.most_rows, 1)
-        self._steps = 0
-
-    def next(self, left: int) -> list[int]:
-        """Return the number of batches of each of the next spans.
-
-        The rows of these spans are looked up together.
-
-        Args:
-            left: Number of remaining batches, at least 1.
-        """
-        # Return only one span until spans have their maximum size: the first batches then do not wait for later spans.
-        spans = self._most if self._steps == self._largest else 1
-        self._steps = min(max(2 * self._steps, 1), self._largest)
-        sizes: list[int] = []
-        while left and len(sizes) < spans:
-            sizes.append(min(self._steps, left))
-            left -= sizes[-1]
-        return sizes
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -432,11 +391,6 @@ class _Use:
     last_epoch: int
     """Last epoch of the source, among those planned so far, that reads the row group."""
 
-    order: EpochOrder | None
-    """Row order of the source in epoch `first_epoch`, stored only during one lookup.
-
-    A lookup may need the orders of more (short) epochs than are cached."""
-
     until: int
     """Number of rows after which the row group can be released.
 
@@ -471,21 +425,25 @@ def times_of_rows(sources: Sequence[Source]) -> NDArray[np.float64]:
 class Walk:
     """Iteration over the batches of a plan or mixture on one rank, in spans.
 
-    Each span lists the row groups to fetch before it and to release after it.
+    A span consists of consecutive batches that are assembled together: one batch first, then twice as many each time,
+    up to a maximum. Each span lists the row groups to fetch before it and to release after it.
 
     Args:
         sources: Sources that are read.
-        most_rows: Maximum rows of a span.
+        batch_size: Number of rows of a batch.
+        rows_per_span: Maximum rows of a span, unless a single batch has more.
+        num_rows: Number of rows of an epoch; no span has more.
     """
 
-    def __init__(self, sources: Sequence[Source], most_rows: int) -> None:
+    def __init__(self, sources: Sequence[Source], batch_size: int, rows_per_span: int, num_rows: int) -> None:
         self.sources = sources
         """Sources that are read."""
-        self._most_rows = most_rows
-        self.order = functools.lru_cache(maxsize=2 * len(sources))(self._order)
-        """Function that returns the row order of an epoch of a source; cached.
-
-        Its arguments are the number of the source and the number of the source's epoch."""
+        # In a span: _largest, number of batches; _most_rows, number of rows. In a lookup: _most_spans, number of spans.
+        self._largest = max(rows_per_span // batch_size, 1)
+        self._most_rows = min(self._largest * batch_size, num_rows)
+        self._most_spans = max(_ROWS_AT_ONCE // (self._largest * batch_size), 1)
+        self._steps = 0  # number of batches of the latest span
+        self._orders = [functools.lru_cache(maxsize=2)(source.order) for source in sources]
         # _num_rows: (sources,) number of rows of each source in one of its own epochs
         # _given: (sources,) number of rows of each source in one epoch of the plan or mixture
         self._num_rows = np.array([source.num_rows for source in sources])
@@ -494,11 +452,12 @@ class Walk:
         self._at_hand: dict[int, _Use] = {}
         self._uses: dict[int, _Use] = {}  # `_at_hand` (row groups in memory), and the row groups of the current lookup
 
-    def _order(self, source: int, epoch: int) -> EpochOrder:
-        return self.sources[source].order(epoch)
+    def order(self, source: int, epoch: int) -> EpochOrder:
+        """Return the row order of a source in one of its epochs, cached."""
+        return self._orders[source](epoch)
 
     def epochs(
-        self, batches_of: Callable[[Cursor], EpochOfBatches], pace: SpanSizes, *, after: Cursor, epochs: int | None
+        self, batches_of: Callable[[Cursor], EpochOfBatches], *, after: Cursor, epochs: int | None
     ) -> Iterator[Span]:
         """Yield the spans of all epochs after a cursor, in order.
 
@@ -506,7 +465,6 @@ class Walk:
 
         Args:
             batches_of: Function from a cursor to the remaining batches of its epoch.
-            pace: Sizes of the spans.
             after: Cursor from which to continue.
             epochs: Number of epochs of an iteration over the reader; None means endless.
         """
@@ -514,28 +472,28 @@ class Walk:
         while not begin.is_at_end(epochs):
             batches, then = batches_of(begin), begin.next_epoch()
             here = Cursor(begin.epoch, 0, begin.first_epoch)
-            yield from self.spans(batches, pace, here, is_last=then.is_at_end(epochs))
+            yield from self.spans(batches, here, is_last=then.is_at_end(epochs))
             if batches.steps == 0 and begin.position == 0:
                 return  # otherwise, the loop might not end: if a whole epoch has no batches, no later epoch has any
             begin = then
 
-    def spans(self, batches: EpochOfBatches, pace: SpanSizes, at: Cursor, *, is_last: bool) -> Iterator[Span]:
+    def spans(self, batches: EpochOfBatches, at: Cursor, *, is_last: bool) -> Iterator[Span]:
         """Yield the spans of an epoch, or of the rest of it.
 
         A span consists of consecutive batches that are assembled together.
 
         Args:
             batches: Remaining batches of the epoch; the method takes all of them.
-            pace: Sizes of the spans.
             at: Cursor with the number of the epoch, and the first epoch of this iteration over the reader.
             is_last: Whether this is the last epoch.
         """
         if not self._at_hand:  # then no row group needs the cached orders of earlier epochs, which may take megabytes
-            self.order.cache_clear()
+            for order in self._orders:
+                order.cache_clear()
             self._uses = {}
         left = batches.steps
         while left:
-            sizes = pace.next(left)
+            sizes = self._next_sizes(left)
             left -= sum(sizes)
             taken = batches.take(sum(sizes))
             steps = [range(*pair) for pair in itertools.pairwise(itertools.accumulate(sizes, initial=0))]
@@ -543,6 +501,21 @@ class Walk:
                 for some, picked in zip(together, self._found(taken, at.epoch, together), strict=True):
                     ends_epoch = not left and some is steps[-1]
                     yield self._span(taken, some, picked, at, ends_epoch=ends_epoch, is_over=ends_epoch and is_last)
+
+    def _next_sizes(self, left: int) -> list[int]:
+        """Return the number of batches of each of the next spans, which are looked up together.
+
+        Args:
+            left: Number of remaining batches, at least 1.
+        """
+        # Return only one span until spans have their maximum size: the first batches then do not wait for later spans.
+        spans = self._most_spans if self._steps == self._largest else 1
+        self._steps = min(max(2 * self._steps, 1), self._largest)
+        sizes: list[int] = []
+        while left and len(sizes) < spans:
+            sizes.append(min(self._steps, left))
+            left -= sizes[-1]
+        return sizes
 
     def _stretches(self, batches: Batches, steps: list[range], epoch: int) -> Iterator[list[range]]:
         """Yield lists of consecutive spans whose rows are looked up together.
@@ -568,8 +541,6 @@ class Walk:
         A span is given as a range of steps; the result has one item for each span.
         """
         self._uses = dict(self._at_hand)
-        for use in self._uses.values():
-            use.order = None
         borders = batches.offsets[[steps[0].start, *(some.stop for some in steps)]]
         return batches.find(self, epoch, range(steps[0].start, steps[-1].stop)).cut(borders - borders[0])
 
@@ -604,12 +575,13 @@ class Walk:
         new = [group for group in groups if (use := uses.get(group)) is None or use.last_epoch != epoch]
         if not new:
             return
-        own, order = self.sources[source], self.order(source, epoch)
-        last = order.last_positions(np.array(new, dtype=np.int32) - np.int32(own.first_group), lanes=own.own_lanes)
+        own = self.sources[source]
+        own_groups = np.array(new, dtype=np.int32) - np.int32(own.first_group)
+        last = self.order(source, epoch).last_positions(own_groups, lanes=own.own_lanes)
         for group, until in zip(new, (epoch * own.num_rows + last + 1).tolist(), strict=True):
             use = uses.get(group)
             if use is None:
-                uses[group] = _Use(source, epoch, epoch, order, until)
+                uses[group] = _Use(source, epoch, epoch, until)
             else:
                 use.last_epoch, use.until = epoch, max(use.until, until)
 
@@ -674,5 +646,4 @@ class Walk:
         means all rows in file order.
         """
         use = self._uses[group]
-        order = use.order or self.order(use.source, use.first_epoch)
-        return self.sources[use.source].read_order_of(group, order)
+        return self.sources[use.source].read_order_of(group, self.order(use.source, use.first_epoch))

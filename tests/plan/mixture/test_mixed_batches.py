@@ -36,7 +36,7 @@ def rows_of(rows: list[int], batches: Batches) -> list[list[int]]:
         Source(each, int(each[0]), FILE_ORDER, None, range(1), int(each[0]), first) for first, each in enumerate(counts)
     ]
     steps = len(batches.offsets) - 1
-    groups, numbers = batches.find(Walk(sources, sum(rows)), 0, range(steps)).in_order()
+    groups, numbers = batches.find(Walk(sources, 1, sum(rows), sum(rows)), 0, range(steps)).in_order()
     return [part.tolist() for part in np.split(groups * 1000 + numbers, batches.offsets[1:-1])]
 
 
