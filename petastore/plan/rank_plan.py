@@ -22,7 +22,7 @@ from petastore.plan.batches.epoch_batches import EpochBatches, EpochSteps
 from petastore.plan.batches.residency import NextUses, buffer_rows, next_uses, resident_bytes
 from petastore.plan.batches.spans import EpochOfBatches, Source, Span, Walk
 from petastore.plan.cursor import Cursor
-from petastore.plan.request import AllGather, ReadRequest, Shard, assert_agreed, facts_of, whole_number
+from petastore.plan.request import AllGather, ReadRequest, Shard, assert_agreed, whole_number
 
 if TYPE_CHECKING:
     from petastore.inventory import Inventory, RowPlace
@@ -316,12 +316,22 @@ class RankPlan(abc.ABC):
         return draw(self.feeds(batch_size, epoch=epoch))
 
     def facts(self) -> dict[str, Any]:
-        """Return the values that must be equal on all ranks, by name, as JSON values.
+        """Return the values that must be equal on all ranks, and this rank's shard.
 
-        See `petastore.plan.request.facts_of`.
+        The result is a new dict of JSON values, by name. Columns are not included, because ranks may read different
+        columns.
         """
-        groups = self.inventory.num_row_groups
-        return facts_of(self.request, dataset=self.data_fingerprint, rows=self.num_rows, row_groups=groups)
+        request = self.request
+        return {
+            "dataset": self.data_fingerprint,
+            "rows": self.num_rows,
+            "row groups": self.inventory.num_row_groups,
+            **request.order.as_dict(),
+            "num_epochs": request.epochs,
+            "last_batch": request.last_batch.value,
+            "shard_count": request.shard.count,
+            "cur_shard": request.shard.index,
+        }
 
     def assert_agreed(self, all_gather: AllGather) -> None:
         """Check that all ranks have the same plan. Call it on every rank.

@@ -45,7 +45,6 @@ __all__ = [
     "ShardWord",
     "UnderWay",
     "assert_agreed",
-    "facts_of",
     "in_memory",
     "known_word",
     "shuffled_lanes",
@@ -519,32 +518,14 @@ AllGather = Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]]
 It works like an `all_gather` of small picklable objects."""
 
 
-def facts_of(request: ReadRequest, *, dataset: str, rows: int, row_groups: int) -> dict[str, Any]:
-    """Return the values that must be equal on all ranks, and this rank's shard.
-
-    The result is a new dict of JSON values, by name. Columns are not included, because ranks may read different
-    columns.
-    """
-    return {
-        "dataset": dataset,
-        "rows": rows,
-        "row groups": row_groups,
-        **request.order.as_dict(),
-        "num_epochs": request.epochs,
-        "last_batch": request.last_batch.value,
-        "shard_count": request.shard.count,
-        "cur_shard": request.shard.index,
-    }
-
-
 def assert_agreed(mine: Mapping[str, Any], all_gather: AllGather) -> None:
     """Raise an error on every rank if ranks have different plans or the same shard.
 
     Call this function on every rank.
 
     Args:
-        mine: This rank's values from `facts_of`, small and picklable, with `cur_shard` and `shard_count`. All values
-            except `cur_shard` must be equal on all ranks.
+        mine: This rank's values from `RankPlan.facts`, small and picklable, with `cur_shard` and `shard_count`. All
+            values except `cur_shard` must be equal on all ranks.
         all_gather: Function that returns the values of all ranks, such as `petastore.distributed.all_gather`, which
             uses the initialized framework.
 

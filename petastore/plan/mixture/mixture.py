@@ -383,7 +383,7 @@ class Mixture(RankPlan):
     def facts(self) -> dict[str, Any]:
         """Return the values that must be equal on all ranks, by name, as JSON values.
 
-        See `petastore.plan.request.facts_of`.
+        See `RankPlan.facts`.
         """
         return {**super().facts(), **self.recipe()}
 
