@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from petastore.inventory import Inventory
 from petastore.lazy import once
-from petastore.plan.batches.epoch_batches import EpochBatches, SharedSteps, lanes_of
+from petastore.plan.batches.epoch_batches import EpochBatches, lanes_of
 from petastore.plan.batches.residency import needed_from_to
 from petastore.plan.batches.spans import SharedBatches, Source, Span
 from petastore.plan.cursor import Cursor
@@ -303,9 +303,6 @@ class Plan(RankPlan):
 
     def _epoch_batches(self, batch_size: int, begin: Cursor) -> SharedBatches:
         return SharedBatches(self._batches_after(batch_size, begin), self.request.shard)
-
-    def _epoch_steps(self, batch_size: int, begin: Cursor) -> SharedSteps:
-        return SharedSteps(self._batches_after(batch_size, begin))
 
     def _batches_after(self, batch_size: int, begin: Cursor) -> EpochBatches:
         return self._batches(batch_size, begin.position, self.order_in(begin.epoch), self._rest_in(begin.epoch))

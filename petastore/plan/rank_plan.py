@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from petastore.inventory import ReadUnit
 from petastore.lazy import once
-from petastore.plan.batches.epoch_batches import EpochBatches, EpochSteps
+from petastore.plan.batches.epoch_batches import EpochBatches
 from petastore.plan.batches.residency import NextUses, buffer_rows, next_uses, resident_bytes
 from petastore.plan.batches.spans import EpochOfBatches, Source, Span, Walk
 from petastore.plan.cursor import Cursor
@@ -162,11 +162,7 @@ class RankPlan(abc.ABC):
 
     @abc.abstractmethod
     def _epoch_batches(self, batch_size: int, begin: Cursor) -> EpochOfBatches:
-        """Return this rank's batches after a cursor in its epoch, to read in order."""
-
-    @abc.abstractmethod
-    def _epoch_steps(self, batch_size: int, begin: Cursor) -> EpochSteps:
-        """Return the steps after a cursor in its epoch, for lookups in any order."""
+        """Return the batches after a cursor in its epoch."""
 
     @abc.abstractmethod
     def _sources_in(self, epoch: int) -> Sequence[Source]:

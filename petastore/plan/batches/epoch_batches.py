@@ -5,17 +5,12 @@ All ranks have the same number of steps. A global batch has batch size × R rows
 interleaves) and divided into R shares that differ by at most one row: rank r takes rows [r·n // R, (r + 1)·n // R). If
 the number of lanes is divisible by R, `petastore.plan.order.visits` ensures that this share contains exactly the rows
 of the rank's own lanes.
-
-`SharedSteps` looks up the rows of a step, and the steps of a row, for any step of an epoch. The *place* of a row is the
-number of rows that its source yields before this row in this epoch of the plan.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +20,7 @@ from petastore.lazy import once
 from petastore.plan.order.visits import LaneRuns, lane_of_visit, spreads_evenly
 from petastore.plan.request import LastBatch, Shard
 
-__all__ = ["EpochBatches", "EpochSteps", "Share", "SharedSteps", "StepPlaces", "lanes_of"]
+__all__ = ["EpochBatches", "Share", "lanes_of"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -312,121 +307,3 @@ def _lane_major(residue: int, rows: int, lanes: int, shard: Shard) -> NDArray[np
     mine = by_lane[first_slot:stop_slot].astype(np.int64)
     mine.flags.writeable = False
     return mine
-
-
-StepPlaces: TypeAlias = "tuple[NDArray[np.integer], NDArray[np.int64], NDArray[np.bool_] | None]"
-"""Rows of a batch: source, place, and mask of the rows that are not repeats.
-
-The place is the number of rows that the source yields before the row in this epoch. The mask is False for repeats of
-`LastBatch.PAD`; None if there are no repeats."""
-
-
-class EpochSteps(Protocol):
-    """Interface: the steps of an epoch, or of the rest of an epoch.
-
-    Step 0 is the first batch of the epoch, or of its rest.
-    """
-
-    @property
-    def steps(self) -> int:
-        """Number of steps."""
-
-    def places_at(self, step: int, shards: Sequence[Shard]) -> list[StepPlaces]:
-        """Return the rows of a step in batch order, one `StepPlaces` for each given rank.
-
-        A `StepPlaces` has the source of each row, the number of rows that the source yields before it in this epoch,
-        and a mask that is False for repeated rows (None without repeats).
-        """
-
-    def steps_of(
-        self, source: int, places: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the step and rank of each read of given rows of a source.
-
-        A row may be read once, several times or not at all.
-
-        Args:
-            source: Number of the source.
-            places: Number of rows that the source yields before each row in this epoch, shape (n,).
-
-        Returns:
-            Three arrays of shape (reads,): index into `places`, step and rank.
-        """
-
-    def places_before(self, step: int) -> NDArray[np.int64]:
-        """Return the number of rows that each source yields in this epoch before a step.
-
-        Shape (sources,).
-        """
-
-
-class SourceLine(Protocol):
-    """Interface: the source of the row at each position of a mixture."""
-
-    def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
-        """Return the source at each position, and the row's number in this source.
-
-        The number counts the rows that the source yields before the row in this epoch. Both arrays have shape (n,).
-        """
-
-    def positions(self, source: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the positions in the mixture of rows of a source, shape (n,).
-
-        `places` are the indices of the rows in the order of the source.
-        """
-
-    def counts_at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many rows each source yields before given positions.
-
-        Shape (positions, sources).
-        """
-
-
-class SharedSteps:
-    """Steps of an epoch, if its global batches are ranges of consecutive positions.
-
-    Each global batch is divided among the ranks.
-
-    Args:
-        batches: Division of the epoch into batches.
-        line: Source of the row at each position; None if there is only one source.
-
-    Example:
-        >>> from petastore.plan.request import LastBatch
-        >>> steps = SharedSteps(EpochBatches(11, batch_size=2, ranks=2, lanes=1, last_batch=LastBatch.WRAP))
-        >>> [places.tolist() for _, places, _ in steps.places_at(2, [Shard(0, 2), Shard(1, 2)])]
-        [[8, 9], [10, 0]]
-        >>> [array.tolist() for array in steps.steps_of(0, np.array([0, 9]))]
-        [[0, 1, 0], [0, 2, 2], [0, 0, 1]]
-    """
-
-    def __init__(self, batches: EpochBatches, line: SourceLine | None = None) -> None:
-        self._batches = batches
-        self._line = line
-        self.steps = batches.steps
-        """Number of steps."""
-
-    def places_at(self, step: int, shards: Sequence[Shard]) -> list[StepPlaces]:
-        """Return the rows of a step in batch order, one `StepPlaces` for each given rank.
-
-        A `StepPlaces` has the source of each row, the number of rows that the source yields before it in this epoch,
-        and a mask that is False for repeated rows (None without repeats).
-        """
-        shares = [self._batches.share(shard, step, step + 1) for shard in shards]
-        if self._line is None:
-            return [(np.zeros_like(share.positions), share.positions, share.valid) for share in shares]
-        return [(*self._line.at(share.positions), share.valid) for share in shares]
-
-    def steps_of(
-        self, source: int, places: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the step and rank of each read of given rows of a source, as `EpochSteps.steps_of`."""
-        return self._batches.steps_of(places if self._line is None else self._line.positions(source, places))
-
-    def places_before(self, step: int) -> NDArray[np.int64]:
-        """Return the number of rows that each source yields in this epoch before a step.
-
-        Shape (sources,).
-        """
-        positions = np.array([self._batches.start + step * self._batches.global_batch])
-        return positions if self._line is None else self._line.counts_at(positions)[0]

@@ -39,6 +39,7 @@ __all__ = [
     "SharedBatches",
     "Source",
     "Span",
+    "StepPlaces",
     "Walk",
     "each_once",
     "times_of_rows",
@@ -48,6 +49,12 @@ NumberedRows: TypeAlias = "tuple[NDArray[Any], NDArray[np.int64]]"
 """Source of each row, and the number of rows that the source yields before it.
 
 The number counts from the start of the epoch. Both arrays have shape (rows,)."""
+
+StepPlaces: TypeAlias = "tuple[NDArray[np.integer], NDArray[np.int64], NDArray[np.bool_] | None]"
+"""Rows of a batch: source, place, and mask of the rows that are not repeats.
+
+The place is the number of rows that the source yields before the row in this epoch. The mask is False for repeats of
+`LastBatch.PAD`; None if there are no repeats."""
 
 _FEW = 64
 """Maximum number of integers that Python sorts faster than NumPy does."""
@@ -300,7 +307,11 @@ class Batches:
 
 
 class EpochOfBatches(Protocol):
-    """Interface: the batches of an epoch on one rank, read in order."""
+    """Interface: the batches of an epoch, or of its rest, from the first one on.
+
+    `take` returns the batches of one rank in order. The other methods look up rows of any rank in any step. The *place*
+    of a row is the number of rows that its source yields before this row in this epoch of the plan.
+    """
 
     @property
     def steps(self) -> int:
@@ -309,23 +320,80 @@ class EpochOfBatches(Protocol):
     def take(self, count: int) -> Batches:
         """Return the next `count` batches, and advance to the batches after them."""
 
+    def places_at(self, step: int, shards: Sequence[Shard]) -> list[StepPlaces]:
+        """Return the rows of a step in batch order, one `StepPlaces` for each given rank.
+
+        A `StepPlaces` has the source of each row, the number of rows that the source yields before it in this epoch,
+        and a mask that is False for repeated rows (None without repeats).
+        """
+
+    def steps_of(
+        self, source: int, places: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the step and rank of each read of given rows of a source.
+
+        A row may be read once, several times or not at all.
+
+        Args:
+            source: Number of the source.
+            places: Number of rows that the source yields before each row in this epoch, shape (n,).
+
+        Returns:
+            Three arrays of shape (reads,): index into `places`, step and rank.
+        """
+
+    def places_before(self, step: int) -> NDArray[np.int64]:
+        """Return the number of rows that each source yields in this epoch before a step.
+
+        Shape (sources,).
+        """
+
+
+class SourceLine(Protocol):
+    """Interface: the source of the row at each position of a mixture."""
+
+    def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
+        """Return the source at each position, and the row's number in this source.
+
+        The number counts the rows that the source yields before the row in this epoch. Both arrays have shape (n,).
+        """
+
+    def positions(self, source: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the positions in the mixture of rows of a source, shape (n,).
+
+        `places` are the indices of the rows in the order of the source.
+        """
+
+    def counts_at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many rows each source yields before given positions.
+
+        Shape (positions, sources).
+        """
+
 
 class SharedBatches:
     """Batches of an epoch, each a range of positions that is divided among the ranks.
 
-    A position is the index of a row in the epoch.
+    A position is the index of a row in the epoch. For the interface, see `EpochOfBatches`.
 
     Args:
         batches: Division of the epoch into batches.
         shard: Shard of the rank.
         first: Number of the first batch that `take` returns.
+        line: Source of the row at each position of a mixture. None for a single source whose epoch is the epoch of the
+            plan.
         finder: Function that returns the row lookup (`Batches.find`) of some batches. Its arguments are this rank's
             rows in the batches, and the numbers of consumed rows (`Batches.consumed`). None means the lookup of a plan
             with one source.
-        given: Function that returns how many of an epoch's first rows come from each source (`Batches.given`). None for
-            a plan, whose only source yields all rows.
-        numbered: Function that returns, for positions in the epoch, the source of each row and its number in the
-            source. None for a single source whose epoch is the epoch of the plan.
+
+    Example:
+        >>> from petastore.plan.request import LastBatch
+        >>> epoch = EpochBatches(11, batch_size=2, ranks=2, lanes=1, last_batch=LastBatch.WRAP)
+        >>> batches = SharedBatches(epoch, Shard(0, 2))
+        >>> [places.tolist() for _, places, _ in batches.places_at(2, [Shard(0, 2), Shard(1, 2)])]
+        [[8, 9], [10, 0]]
+        >>> [array.tolist() for array in batches.steps_of(0, np.array([0, 9]))]
+        [[0, 1, 0], [0, 2, 2], [0, 0, 1]]
     """
 
     def __init__(
@@ -334,16 +402,14 @@ class SharedBatches:
         shard: Shard,
         *,
         first: int = 0,
+        line: SourceLine | None = None,
         finder: Callable[[Share, NDArray[np.int64]], Callable[[Walk, int, range], GroupedRows]] | None = None,
-        given: Callable[[NDArray[np.int64]], NDArray[np.int64]] | None = None,
-        numbered: Callable[[NDArray[np.int64]], NumberedRows] | None = None,
     ) -> None:
         self._batches = batches
         self._shard = shard
         self._next = first
+        self._line = line
         self._finder = finder or _finder
-        self._given = given or _all_of_one
-        self._numbered = numbered
         self.steps = batches.steps - first
         """Number of remaining batches that each rank gets."""
 
@@ -352,10 +418,29 @@ class SharedBatches:
         first, self._next = self._next, self._next + count
         share = self._batches.share(self._shard, first, self._next)
         consumed = self._batches.consumed_after(range(first - 1, self._next))
-        of_positions = self._numbered
-        numbered = None if of_positions is None else functools.cache(lambda: of_positions(share.positions))
-        find = self._finder(share, consumed)
-        return Batches(find, share.offsets, share.valid, consumed, self._given, numbered=numbered)
+        find, line = self._finder(share, consumed), self._line
+        if line is None:
+            return Batches(find, share.offsets, share.valid, consumed, _all_of_one)
+        numbered = functools.cache(lambda: line.at(share.positions))
+        return Batches(find, share.offsets, share.valid, consumed, line.counts_at, numbered=numbered)
+
+    def places_at(self, step: int, shards: Sequence[Shard]) -> list[StepPlaces]:
+        """Return the rows of a step in batch order, as `EpochOfBatches.places_at`."""
+        shares = [self._batches.share(shard, step, step + 1) for shard in shards]
+        if self._line is None:
+            return [(np.zeros_like(share.positions), share.positions, share.valid) for share in shares]
+        return [(*self._line.at(share.positions), share.valid) for share in shares]
+
+    def steps_of(
+        self, source: int, places: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the step and rank of each read of given rows of a source, as `EpochOfBatches.steps_of`."""
+        return self._batches.steps_of(places if self._line is None else self._line.positions(source, places))
+
+    def places_before(self, step: int) -> NDArray[np.int64]:
+        """Return the number of rows that each source yields in this epoch before a step, shape (sources,)."""
+        positions = np.array([self._batches.start + step * self._batches.global_batch])
+        return positions if self._line is None else self._line.counts_at(positions)[0]
 
 
 def _finder(share: Share, _: NDArray[np.int64]) -> Callable[[Walk, int, range], GroupedRows]:

@@ -5,8 +5,8 @@ In such a mixture, each batch has rows of one source, and the batches of all sou
 the batch size, and w is the weight of the source. Keys of one source ascend, so its batches keep their order.
 
 A division gives the number of keys below any value, with an error of at most one batch; comparing two keys corrects
-this error. The step of a batch, and the batch of a step, are therefore found without replay. `SourceSteps` looks up the
-rows of steps in any order.
+this error. The step of a batch, and the batch of a step, are therefore found without replay. `SourceBatches` looks up
+the rows of steps in any order.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.plan.batches.epoch_batches import EpochBatches, StepPlaces
+from petastore.plan.batches.epoch_batches import EpochBatches
 from petastore.plan.mixture.mixed_line import BATCHES, fractions_of
 from petastore.plan.order.mix import mix
-from petastore.plan.request import Shard
 
-__all__ = ["BatchKeys", "SourceSteps"]
+__all__ = ["BatchKeys"]
 
 _KEYS_AT_A_TIME = 256
 """Number of sort keys of a source that are computed at once."""
@@ -128,50 +127,3 @@ class BatchKeys:
         counts = self.counts_before(step)
         source = next(self.merged(counts))
         return source, counts[source]
-
-
-class SourceSteps:
-    """Steps of an epoch, or of its rest, if each batch has rows of one source.
-
-    For the interface, see `EpochSteps`.
-
-    Args:
-        batches: Batches of each source.
-        weights: Proportions of the sources.
-        hashed_for: Integers, such as seed and epoch, from which the order of the sources is hashed.
-    """
-
-    def __init__(self, batches: Sequence[EpochBatches], weights: Sequence[int], *, hashed_for: tuple[int, int]) -> None:
-        self._batches = batches
-        self._keys = BatchKeys(batches, weights, hashed_for=hashed_for)
-        self.steps = sum(part.steps for part in batches)
-        """Number of steps."""
-
-    def places_at(self, step: int, shards: Sequence[Shard]) -> list[StepPlaces]:
-        """Return the rows of a step in batch order, one `StepPlaces` for each given rank.
-
-        A `StepPlaces` has the source of each row, the number of rows that the source yields before it in this epoch,
-        and a mask that is False for repeated rows (None without repeats).
-        """
-        source, number = self._keys.at(step)
-        shares = [self._batches[source].share(shard, number, number + 1) for shard in shards]
-        return [(np.full(len(share.positions), source), share.positions, share.valid) for share in shares]
-
-    def steps_of(
-        self, source: int, places: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the step and rank of each read of given rows of a source, as `EpochSteps.steps_of`."""
-        which, numbers, ranks = self._batches[source].steps_of(places)
-        return which, self._keys.steps_of(source, numbers), ranks
-
-    def places_before(self, step: int) -> NDArray[np.int64]:
-        """Return the number of rows that each source yields in this epoch before a step.
-
-        Shape (sources,).
-        """
-        counts = self._keys.counts_before(step)
-        before = [
-            int(part.consumed_after(range(count - 1, count))[0]) if count else part.start
-            for part, count in zip(self._batches, counts, strict=True)
-        ]
-        return np.array(before, dtype=np.int64)

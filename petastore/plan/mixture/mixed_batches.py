@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.plan.batches.epoch_batches import EpochBatches, Share
-from petastore.plan.batches.spans import Batches, SharedBatches, Walk
+from petastore.plan.batches.spans import Batches, SharedBatches, StepPlaces, Walk
 from petastore.plan.mixture.batch_keys import BatchKeys
 from petastore.plan.mixture.mixed_line import MixedLine, SourceRows, SourceTurns
 from petastore.plan.order.grouped_rows import GroupedRows, Permutation, joined
@@ -315,13 +315,13 @@ def mixed_batches(
             return functools.partial(_of_runs, lanes, turns, share.rows, consumed)
         return functools.partial(_of_rows, _by_source(*line.at(share.positions)), share.offsets)
 
-    return SharedBatches(batches, shard, finder=finder, given=line.counts_at, numbered=line.at)
+    return SharedBatches(batches, shard, line=line, finder=finder)
 
 
 class SourceBatches:
     """Batches of an epoch in which each batch has rows of one source.
 
-    Each batch is also a batch of the plan of its source.
+    Each batch is also a batch of the plan of its source. For the interface, see `EpochOfBatches`.
 
     Args:
         batches: Batches of each source.
@@ -337,7 +337,8 @@ class SourceBatches:
         self._shard = shard
         self._next = [0] * len(batches)
         self._taken = np.array([part.start for part in batches], dtype=np.int64)
-        self._order = BatchKeys(batches, weights, hashed_for=hashed_for).merged()
+        self._keys = BatchKeys(batches, weights, hashed_for=hashed_for)
+        self._order = self._keys.merged()
         self.steps = sum(part.steps for part in batches)
         """Number of batches that each rank gets."""
 
@@ -381,6 +382,28 @@ class SourceBatches:
         positions = np.split(share.positions, borders)
         valid = [None] * count if share.valid is None else np.split(share.valid, borders)
         return list(zip(positions, valid, part.consumed_after(steps).tolist(), strict=True))
+
+    def places_at(self, step: int, shards: Sequence[Shard]) -> list[StepPlaces]:
+        """Return the rows of a step in batch order, as `EpochOfBatches.places_at`."""
+        source, number = self._keys.at(step)
+        shares = [self._batches[source].share(shard, number, number + 1) for shard in shards]
+        return [(np.full(len(share.positions), source), share.positions, share.valid) for share in shares]
+
+    def steps_of(
+        self, source: int, places: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the step and rank of each read of given rows of a source, as `EpochOfBatches.steps_of`."""
+        which, numbers, ranks = self._batches[source].steps_of(places)
+        return which, self._keys.steps_of(source, numbers), ranks
+
+    def places_before(self, step: int) -> NDArray[np.int64]:
+        """Return the number of rows that each source yields in this epoch before a step, shape (sources,)."""
+        counts = self._keys.counts_before(step)
+        before = [
+            int(part.consumed_after(range(count - 1, count))[0]) if count else part.start
+            for part, count in zip(self._batches, counts, strict=True)
+        ]
+        return np.array(before, dtype=np.int64)
 
 
 def _by_source(sources: NDArray[np.int16], places: NDArray[np.int64]) -> list[SourceRows]:

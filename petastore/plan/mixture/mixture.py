@@ -35,10 +35,9 @@ from numpy.typing import NDArray
 from petastore.errors import InvalidArgumentError, NoDataAvailableError
 from petastore.inventory import Inventory, RowPlace
 from petastore.lazy import once
-from petastore.plan.batches.epoch_batches import EpochBatches, EpochSteps, SharedSteps, lanes_of
+from petastore.plan.batches.epoch_batches import EpochBatches, lanes_of
 from petastore.plan.batches.spans import EpochOfBatches, Source
 from petastore.plan.cursor import Cursor, MixedCursor
-from petastore.plan.mixture.batch_keys import SourceSteps
 from petastore.plan.mixture.mixed_batches import LanesOfSources, SourceBatches, lanes_of_sources, mixed_batches
 from petastore.plan.mixture.mixed_line import MixedLine, SourceTurns, common_lanes, mixed_line, proportions
 from petastore.plan.order.visits import lane_of_visit
@@ -399,21 +398,11 @@ class Mixture(RankPlan):
     def _epoch_batches(self, batch_size: int, begin: Cursor) -> EpochOfBatches:
         shard = self.request.shard
         if self.batching == "per_source":
-            of_sources = self._batches_of_sources_after(batch_size, begin)
+            taken = begin.taken if isinstance(begin, MixedCursor) else None
+            of_sources = self._batches_of_sources(batch_size, self._rows_given, taken)
             return SourceBatches(of_sources, self.proportions, shard, hashed_for=(self.seed, begin.epoch))
         batches = self._batches(batch_size, self._walked_rows, begin.position)
         return mixed_batches(self._line, self._lanes_of_sources, self._turns, batches, shard)
-
-    def _epoch_steps(self, batch_size: int, begin: Cursor) -> EpochSteps:
-        if self.batching == "per_source":
-            of_sources = self._batches_of_sources_after(batch_size, begin)
-            return SourceSteps(of_sources, self.proportions, hashed_for=(self.seed, begin.epoch))
-        return SharedSteps(self._batches(batch_size, self._walked_rows, begin.position), self._line)
-
-    def _batches_of_sources_after(self, batch_size: int, begin: Cursor) -> list[EpochBatches]:
-        """Return the batches of each source after a cursor, for `batching="per_source"`."""
-        taken = begin.taken if isinstance(begin, MixedCursor) else (0,) * len(self.sources)
-        return self._batches_of_sources(batch_size, self._rows_given, taken)
 
     @property
     def _walked_rows(self) -> int:

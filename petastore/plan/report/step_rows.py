@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory, RowPlace
-from petastore.plan.batches.epoch_batches import EpochSteps
-from petastore.plan.batches.spans import Source
+from petastore.plan.batches.spans import EpochOfBatches, Source
 from petastore.plan.cursor import Cursor
 from petastore.plan.order.order import EpochOrder
 from petastore.plan.report.explanation import counted
@@ -58,7 +57,7 @@ class TracedPlan(Protocol):
 
     def steps_per_epoch(self, batch_size: int) -> int: ...
 
-    def _epoch_steps(self, batch_size: int, begin: Cursor) -> EpochSteps: ...
+    def _epoch_batches(self, batch_size: int, begin: Cursor) -> EpochOfBatches: ...
 
     def _sources_in(self, epoch: int) -> Sequence[Source]: ...
 
@@ -283,8 +282,8 @@ class StepLookup:
         order = np.lexsort((index, ranks, at))
         return RowSteps(epoch, index[order], at[order] + before, ranks[order])
 
-    def _steps(self, batch_size: int, begin: Cursor) -> EpochSteps:
-        return self._plan._epoch_steps(batch_size, begin)  # noqa: SLF001 - a part of the plan's class
+    def _steps(self, batch_size: int, begin: Cursor) -> EpochOfBatches:
+        return self._plan._epoch_batches(batch_size, begin)  # noqa: SLF001 - a part of the plan's class
 
     def _place_of(self, step: int, batch_size: int, after: Cursor) -> tuple[Cursor, int]:
         """Return the start of a step's epoch, and the step's number in this epoch.
@@ -364,7 +363,7 @@ class StepLookup:
         number: int,
         groups: NDArray[np.int64],
         rows: NDArray[np.int64],
-        layout: EpochSteps,
+        layout: EpochOfBatches,
         steps: range,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Find the reads of a source's rows in given steps of an epoch.
