@@ -304,13 +304,14 @@ class Selection:
         # A row group number out of range gets the count -1. It differs from every number of selected rows, so that the
         # check below raises an error.
         of_groups = np.append(counts, -1)[np.where((groups < 0) | (groups >= len(counts)), len(counts), groups)]
-        for group, count, selected in zip(groups, of_groups, self.packed.counts, strict=True):
-            if count != selected:
-                counted = f"counts[{group}] is {count:,}" if count >= 0 else f"counts has {len(counts):,} row groups"
-                raise InvalidArgumentError(
-                    f"the bitmap of row group {group} must have one True for each row that counts declares, got "
-                    f"{selected:,} True where {counted}"
-                )
+        wrong = np.flatnonzero(of_groups != self.packed.counts)
+        if len(wrong):
+            group, count, selected = (int(each[wrong[0]]) for each in (groups, of_groups, self.packed.counts))
+            counted = f"counts[{group}] is {count:,}" if count >= 0 else f"counts has {len(counts):,} row groups"
+            raise InvalidArgumentError(
+                f"the bitmap of row group {group} must have one True for each row that counts declares, got "
+                f"{selected:,} True where {counted}"
+            )
 
     @classmethod
     def of_flags(

@@ -55,7 +55,15 @@ from petastore.plan.selection import Selection
 if TYPE_CHECKING:
     from petastore.plan.mixture.mixture import Mixture
 
-__all__ = ["STATE_VERSION", "dump_state", "plans_with_excluded_rows", "resharded", "resume", "with_rest"]
+__all__ = [
+    "STATE_VERSION",
+    "check_version",
+    "dump_state",
+    "plans_with_excluded_rows",
+    "resharded",
+    "resume",
+    "with_rest",
+]
 
 STATE_FORMAT = "petastore.state"
 STATE_VERSION = 1
@@ -289,6 +297,15 @@ def _mixed_cursor(mixture: Mixture, cursor: Cursor, taken: Any) -> Cursor:
     return MixedCursor(cursor.epoch, cursor.position, cursor.first_epoch, tuple(counts))
 
 
+def check_version(state: Mapping[str, Any], version: int) -> None:
+    """Raise an error if a state has another version than the one that this release reads."""
+    if state.get("version") != version:
+        raise InvalidArgumentError(
+            f"the state must be of version {version}, which this release reads, got {state.get('version')!r}. Use the "
+            "release of petastore that saved the state, or start without a state"
+        )
+
+
 def _checked(state: Mapping[str, Any], *, holds: str) -> Cursor:
     """Check the format, version and types of a state, and return its cursor.
 
@@ -296,11 +313,7 @@ def _checked(state: Mapping[str, Any], *, holds: str) -> Cursor:
     """
     if not isinstance(state, Mapping) or state.get("format") != STATE_FORMAT:
         raise InvalidArgumentError(f"state must be what state_dict() returned, got {state!r:.200}")
-    if state.get("version") != STATE_VERSION:
-        raise InvalidArgumentError(
-            f"the state must be of version {STATE_VERSION}, which this release reads, got {state.get('version')!r}. "
-            "Use the release of petastore that saved the state, or start without a state"
-        )
+    check_version(state, STATE_VERSION)
     place = [state.get(name) for name in ("epoch", "position", "pass")]
     counts = [count for count in place if isinstance(count, int) and not isinstance(count, bool) and count >= 0]
     if not isinstance(state.get(holds), Mapping) and ("mixture" in state) != (holds == "mixture"):
@@ -368,9 +381,7 @@ def with_rest(plan: Plan, begun: Plan, cursor: Cursor) -> Plan:
     order = begun.order_in(cursor.epoch)
     left = _rows_left(begun, cursor)
     if plan.selection is not None:
-        excluded = {}
-        for group in np.flatnonzero(left.counts).tolist():
-            excluded[group] = ~_flags(plan, group)
+        excluded = {group: ~_flags(plan, group) for group in np.flatnonzero(left.counts).tolist()}
         left = left.without(excluded, plan.inventory.rows, by="excluded rows")
     left = dataclasses.replace(left, before=None)
     rest = UnderWay(cursor.epoch, order, Rest(left, begun.data_fingerprint, cursor.position))

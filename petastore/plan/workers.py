@@ -56,7 +56,7 @@ from petastore.plan.cursor import Cursor
 from petastore.plan.order.visits import lane_of_visit, spreads_evenly
 from petastore.plan.plan import Plan
 from petastore.plan.request import LastBatch, Order, ReadRequest, Shard, in_memory, shuffled_lanes
-from petastore.plan.state import dump_state, resume
+from petastore.plan.state import check_version, dump_state, resume
 
 __all__ = [
     "WorkerPlan",
@@ -119,11 +119,7 @@ def resume_place(
     """
     if not isinstance(state, Mapping) or state.get("format") != _FORMAT:
         return *resume(_as_it_was(plan), state), 0
-    if state.get("version") != _VERSION:
-        raise InvalidArgumentError(
-            f"the state must be of version {_VERSION}, which this release reads, got {state.get('version')!r}. Use the "
-            "release of petastore that saved the state, or start without a state"
-        )
+    check_version(state, _VERSION)
     now = {"batch_size": batch_size, "workers": workers, "ranks": plan.request.shard.count, "worker": worker}
     for name, value in now.items():
         if state.get(name) != value:
@@ -237,9 +233,7 @@ class WorkerBatches(EpochBatches):
         """Return a rank's rows in this worker's batches [first, stop)."""
         parts = []
         if first < self.rounds:
-            cut = EpochBatches(
-                self.num_rows, self.batch_size, self.ranks * self.workers, self.lanes, LastBatch.DROP, self.start
-            )
+            cut = dataclasses.replace(self.of_ranks, ranks=self.ranks * self.workers, last_batch=LastBatch.DROP)
             part = Shard(shard.index * self.workers + self.turn, shard.count * self.workers)
             full = cut.share(part, first, min(stop, self.rounds))
             valid = np.ones(int(full.offsets[-1]), dtype=np.bool_) if self.last_batch is LastBatch.PAD else None
@@ -271,9 +265,8 @@ class WorkerBatches(EpochBatches):
         A round has one full batch of each worker; a lane is one of the interleaved sequences of row groups.
         """
         start = self.start + self.rounds * self.round_rows
-        return EpochBatches(
-            self.num_rows, self.batch_size * self._left, self.ranks, self.lanes, self.last_batch, start
-        ).share(shard, 0, 1)
+        last = dataclasses.replace(self.of_ranks, batch_size=self.batch_size * self._left, start=start)
+        return last.share(shard, 0, 1)
 
     def _rest(self, shard: Shard) -> Share:
         """Return a rank's rows in this worker's batch after the last round.

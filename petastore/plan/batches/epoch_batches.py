@@ -246,21 +246,9 @@ class EpochBatches:
         real = begin + _lane_major(begin % self.lanes, left, self.lanes, shard)
         if self.last_batch is LastBatch.EVEN:
             return real, np.ones(len(real), dtype=np.bool_)
-        return self._padded(real, fallback=begin + shard.index % left)
-
-    def _padded(self, real: NDArray[np.int64], *, fallback: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Repeat positions until they fill a batch; return them, and a mask.
-
-        The mask is False for repeats. Both arrays have shape (batch size,).
-
-        Args:
-            real: Positions of this rank's rows in the batch; may be empty. They are repeated, because these rows are in
-                memory.
-            fallback: Position to repeat if `real` is empty.
-        """
-        repeated = real if len(real) else np.array([fallback], dtype=np.int64)
-        valid = np.arange(self.batch_size) < len(real)
-        return np.resize(repeated, self.batch_size), valid
+        # A rank repeats its own rows, because they are in memory; a rank without rows repeats one of another rank.
+        repeated = real if len(real) else np.array([begin + shard.index % left], dtype=np.int64)
+        return np.resize(repeated, self.batch_size), np.arange(self.batch_size) < len(real)
 
 
 def lanes_of(shard: Shard, lanes: int) -> range:
