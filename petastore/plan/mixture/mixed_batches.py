@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from petastore.plan.batches.epoch_batches import EpochBatches, Share
 from petastore.plan.batches.spans import Batches, SharedBatches, StepPlaces, Walk
 from petastore.plan.mixture.batch_keys import BatchKeys
-from petastore.plan.mixture.mixed_line import MixedLine, SourceRows, SourceTurns
-from petastore.plan.order.grouped_rows import GroupedRows, Permutation, joined
+from petastore.plan.mixture.mixed_line import MixedLine, SourceTurns
+from petastore.plan.order.grouped_rows import GroupedRows, Permutation, joined, places_by_key
 from petastore.plan.order.visits import LaneRuns, lane_of_visit
 from petastore.plan.request import Shard
 
@@ -279,19 +279,13 @@ def _own_of(of_sources: tuple[int, ...], lanes: int, shared: range) -> tuple[ran
 _PutTargets: TypeAlias = Callable[[NDArray[np.int64]], None]
 """Function that writes the index of each row in the batches into an array (rows,)."""
 
-_OfEpoch: TypeAlias = tuple[int, GroupedRows, _PutTargets]
-"""Rows of a source from one of its epochs.
+_OfEpoch: TypeAlias = tuple[GroupedRows, _PutTargets]
+"""Rows of one epoch of a source, and the function that writes their indices in the batches.
 
-The tuple has the number of the source's epoch, the rows, and the function that writes the indices of these rows in the
-batches."""
+Row groups are numbered across all sources."""
 
 _Find: TypeAlias = Callable[[Walk, int, range], GroupedRows]
 """Function that looks up the rows of consecutive batches; see `Batches.find`."""
-
-_COMPARED_SOURCES = 16
-"""Maximum number of sources for which comparisons are faster than sorting.
-
-There is one comparison for each source."""
 
 
 def mixed_batches(
@@ -313,7 +307,7 @@ def mixed_batches(
     def finder(share: Share, consumed: NDArray[np.int64]) -> _Find:
         if isinstance(share.rows, LaneRuns) and lanes.own_of(share.rows.own) is not None:
             return functools.partial(_of_runs, lanes, turns, share.rows, consumed)
-        return functools.partial(_of_rows, _by_source(*line.at(share.positions)), share.offsets)
+        return functools.partial(_of_rows, *line.at(share.positions), share.offsets)
 
     return SharedBatches(batches, shard, line=line, finder=finder)
 
@@ -357,9 +351,8 @@ class SourceBatches:
         sizes = [len(positions) for positions, _ in pieces]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         sources, places = np.repeat(np.array(order), sizes), np.concatenate([positions for positions, _ in pieces])
-        parts = _by_source(sources.astype(np.int16), places)
         return Batches(
-            find=functools.partial(_of_rows, parts, offsets),
+            find=functools.partial(_of_rows, sources, places, offsets),
             offsets=offsets,
             valid=None if pieces[0][1] is None else np.concatenate([valid for _, valid in pieces]),
             consumed=taken.sum(axis=1),
@@ -406,58 +399,52 @@ class SourceBatches:
         return np.array(before, dtype=np.int64)
 
 
-def _by_source(sources: NDArray[np.int16], places: NDArray[np.int64]) -> list[SourceRows]:
-    """Group rows by source; return the rows of each source that has any.
-
-    Args:
-        sources: Source of each row, shape (n,).
-        places: Number of rows that the source yields before each row in this epoch of the mixture, shape (n,).
-    """
-    count = int(sources.max(initial=-1)) + 1
-    if count <= _COMPARED_SOURCES:
-        each = [np.flatnonzero(sources == source) for source in range(count)]
-    else:
-        each = np.split(np.argsort(sources, kind="stable"), np.cumsum(np.bincount(sources, minlength=count))[:-1])
-    return [SourceRows(source, where, places[where]) for source, where in enumerate(each) if len(where)]
-
-
 def _of_rows(
-    parts: Sequence[SourceRows], offsets: NDArray[np.int64], walk: Walk, epoch: int, steps: range
+    sources: NDArray[Any], places: NDArray[np.int64], offsets: NDArray[np.int64], walk: Walk, epoch: int, steps: range
 ) -> GroupedRows:
     """Look up the rows of consecutive batches row by row.
 
     Args:
-        parts: Rows of each source in the batches of a `Batches` object.
+        sources: Source of each row in the batches of a `Batches` object, shape (rows,).
+        places: Number of rows that the source yields before each of these rows in this epoch of the mixture.
         offsets: Start of each of these batches among the rows.
         walk: Cache of row orders.
         epoch: Epoch of the mixture.
         steps: Range of these batches whose rows to return.
     """
-    begin, end = offsets[[steps.start, steps.stop]].tolist()
-    of_all = []
-    for part in parts:
-        low, high = np.searchsorted(part.targets, [begin, end]).tolist()
-        if low < high:
-            some = SourceRows(part.source, part.targets[low:high] - begin, part.places[low:high])
-            of_all += _noted(walk, part.source, _epochs_of_rows(some, walk, epoch))
-    return _joined_sources(of_all)
+    chosen = slice(*offsets[[steps.start, steps.stop]].tolist())
+    places = places[chosen]
+    by_source = places_by_key(sources[chosen])
+    return _joined_sources(
+        [
+            of_epoch
+            for source, targets in by_source
+            for of_epoch in _epochs_of_rows(source, targets, places[targets], walk, epoch)
+        ]
+    )
 
 
-def _epochs_of_rows(part: SourceRows, walk: Walk, epoch: int) -> Iterator[_OfEpoch]:
-    """Look up the rows of one source (`part`); yield them, one item for each source epoch.
+def _epochs_of_rows(
+    source: int, targets: NDArray[np.int64], places: NDArray[np.int64], walk: Walk, epoch: int
+) -> Iterator[_OfEpoch]:
+    """Look up the rows of one source; yield them, one item for each source epoch.
 
-    An item has the number of the source's epoch, the rows, and the function that writes their indices in the batches.
-    `epoch` is the number of the mixture's epoch, which may contain several epochs of the source.
+    Args:
+        source: Number of the source.
+        targets: Index of each row in the batches, ascending.
+        places: Number of rows that the source yields before each row in this epoch of the mixture.
+        walk: Cache of row orders.
+        epoch: Epoch of the mixture, which may contain several epochs of the source.
     """
-    source = walk.sources[part.source]
-    given = part.places + epoch * source.given
-    epochs = given // source.num_rows
+    own = walk.sources[source]
+    given = places + epoch * own.given
+    epochs = given // own.num_rows
     for number in range(int(epochs.min()), int(epochs.max()) + 1):
         here = epochs == number
         if here.any():
-            rows = walk.order(part.source, number).by_lane(given[here] - number * source.num_rows)
+            rows = walk.order(source, number).by_lane(given[here] - number * own.num_rows)
             put_at = None if rows.permutation is None else rows.permutation.targets
-            yield number, rows, functools.partial(_put, part.targets[here], put_at)
+            yield walk.noted(source, number, rows), functools.partial(_put, targets[here], put_at)
 
 
 def _of_runs(
@@ -483,16 +470,15 @@ def _of_runs(
     borders = consumed[steps.start : steps.stop + 1]
     if len(borders) < len(consumed):
         runs, _ = LaneRuns.between(borders, lanes=runs.lanes, own=runs.own)
-    of_all = []
-    for part in lanes.between(runs, int(borders[0]), int(borders[-1])):
-        of_all += _noted(walk, part.source, _epochs_of_runs(part, turns[part.source], walk, epoch))
-    return _joined_sources(of_all)
+    parts = lanes.between(runs, int(borders[0]), int(borders[-1]))
+    return _joined_sources(
+        [of_epoch for part in parts for of_epoch in _epochs_of_runs(part, turns[part.source], walk, epoch)]
+    )
 
 
 def _epochs_of_runs(part: SourceRuns, turns: SourceTurns, walk: Walk, epoch: int) -> Iterator[_OfEpoch]:
     """Look up the rows of one source (`part`); yield them, one item for each source epoch.
 
-    An item has the number of the source's epoch, the rows, and the function that writes their indices in the batches.
     `epoch` is the number of the mixture's epoch, which may contain several epochs of the source.
     """
     source = walk.sources[part.source]
@@ -509,19 +495,11 @@ def _epochs_of_runs(part: SourceRuns, turns: SourceTurns, walk: Walk, epoch: int
         runs = LaneRuns(turns.lanes, part.own, first - begins, stop - begins)
         rows = walk.order(part.source, number).by_lane(runs, read_lanes=source.own_lanes)
         if rows.num_rows:
-            yield number, rows, functools.partial(part.put_targets, first - earlier, stop - earlier)
+            put_targets = functools.partial(part.put_targets, first - earlier, stop - earlier)
+            yield walk.noted(part.source, number, rows), put_targets
 
 
-def _noted(walk: Walk, source: int, of_epochs: Iterator[_OfEpoch]) -> list[tuple[GroupedRows, _PutTargets]]:
-    """Record until when the row groups of a source's rows are needed (`Walk.noted`).
-
-    Return, for each epoch of the source, the rows with row groups numbered across all sources, and the function that
-    writes their indices.
-    """
-    return [(walk.noted(source, number, rows), put_targets) for number, rows, put_targets in of_epochs]
-
-
-def _joined_sources(of_all: Sequence[tuple[GroupedRows, _PutTargets]]) -> GroupedRows:
+def _joined_sources(of_all: Sequence[_OfEpoch]) -> GroupedRows:
     """Concatenate the rows of all sources; their batch order is computed when it is needed."""
     return joined([rows for rows, _ in of_all], Permutation(functools.partial(_targets, of_all)))
 
@@ -534,7 +512,7 @@ def _put(targets: NDArray[np.int64], in_order: NDArray[np.int64] | None, out: ND
         np.take(targets, in_order, out=out, mode="clip")
 
 
-def _targets(of_all: Sequence[tuple[GroupedRows, _PutTargets]]) -> NDArray[np.int64]:
+def _targets(of_all: Sequence[_OfEpoch]) -> NDArray[np.int64]:
     """Return the index in the batches of each row of all sources, shape (rows,)."""
     targets = np.empty(sum(rows.num_rows for rows, _ in of_all), dtype=np.int64)
     begin = 0

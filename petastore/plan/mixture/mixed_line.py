@@ -20,7 +20,6 @@ source.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 import numbers
@@ -40,7 +39,6 @@ __all__ = [
     "LONGEST_PERIOD",
     "MOST_SOURCES",
     "MixedLine",
-    "SourceRows",
     "SourceTurns",
     "common_lanes",
     "fractions_of",
@@ -218,22 +216,6 @@ def fractions_of(state: int, words: NDArray[np.int64]) -> NDArray[np.float64]:
         words: Integers to hash, shape (n,).
     """
     return (mix_array(state, words.astype(np.uint64)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class SourceRows:
-    """Rows that some batches of a mixture take from one source."""
-
-    source: int
-    """Number of the source."""
-
-    targets: NDArray[np.int64]
-    """Index of each row among the rows of the batches, ascending, shape (n,)."""
-
-    places: NDArray[np.int64]
-    """Number of rows that the source yields before each row, shape (n,).
-
-    Rows are counted from the start of this epoch of the mixture."""
 
 
 class MixedLine:
