@@ -126,16 +126,15 @@ def ragged_column(field: UnischemaField) -> TensorColumn:
     """
     outer = _to_the_last_free(field.shape)
     inner = sizes_of(field.shape[len(outer) :])
-    borders = _Borders(outer)
 
     def convert(column: NDArray[Any]) -> list[NDArray[Any]]:
         uneven = lists_inside(field, column)
         if uneven is None:
             flat, shapes = _flat(field, column)
-            ends = borders.of(shapes)
+            lengths = _lengths_in(shapes, len(outer))
         else:
-            flat, ends = plain(field.name, uneven[0]), borders.of_lists(uneven[1])
-        return [flat.reshape(len(flat) // max(math.prod(inner), 1), *inner), *ends]
+            flat, lengths = plain(field.name, uneven[0]), uneven[1][: len(outer)]
+        return [flat.reshape(len(flat) // max(math.prod(inner), 1), *inner), *_borders(outer, lengths)]
 
     specs = [tf.TensorSpec((None,), tf.int64) for size in outer if size is None]
     return TensorColumn(
@@ -187,47 +186,26 @@ def _ragged(sizes: tuple[int | None, ...], parts: Sequence[Any]) -> Any:
     return tensor
 
 
-class _Borders:
-    """Row splits of ragged tensors, computed from the shapes of cells. Thread-safe.
+def _lengths_in(shapes: NDArray[np.int64], dimensions: int) -> list[NDArray[np.int64]]:
+    """Return the lengths of the lists in each of the outer dimensions of cells.
 
-    The result for the newest batch is cached, because the shapes are often the same in all batches.
+    Args:
+        shapes: Shapes of the cells, (rows, dimensions).
+        dimensions: Number of outer dimensions.
     """
+    # A cell has as many lists in a dimension as the product of the sizes of its outer dimensions.
+    return [np.repeat(shapes[:, axis], shapes[:, :axis].prod(axis=1)) for axis in range(dimensions)]
 
-    def __init__(self, sizes: tuple[int | None, ...]) -> None:
-        self._sizes = sizes
-        self._newest: tuple[bytes, list[NDArray[np.int64]]] = (b"", self._made(np.empty((0, len(sizes)), np.int64)))
 
-    def of(self, shapes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """Return the number of lists in each dimension, then the row splits.
+def _borders(sizes: tuple[int | None, ...], lengths: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+    """Return the number of lists in each dimension, then the row splits of each variable dimension.
 
-        There is one array of row splits for each variable dimension.
-
-        Args:
-            shapes: Shapes of the cells, (rows, dimensions up to the last variable one).
-        """
-        key = shapes.tobytes()
-        newest = self._newest
-        if newest[0] != key:
-            newest = self._newest = key, self._made(shapes)
-        return newest[1]
-
-    def of_lists(self, lengths: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
-        """Return the same arrays as `of`, computed from the lengths of the lists.
-
-        Args:
-            lengths: Lengths of the lists in each dimension, one array per dimension.
-        """
-        outer = lengths[: len(self._sizes)]
-        numbers = np.array([len(of_lists) for of_lists in outer], np.int64)
-        free = [of_lists for size, of_lists in zip(self._sizes, outer, strict=True) if size is None]
-        return [numbers, *map(_ends, free)]
-
-    def _made(self, shapes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        # lists[axis]: number of lists of each cell in a dimension, the product of the sizes of its outer dimensions
-        lists = [shapes[:, :axis].prod(axis=1) for axis in range(len(self._sizes))]
-        numbers = np.array([of_cells.sum() for of_cells in lists], np.int64)
-        free = [axis for axis, size in enumerate(self._sizes) if size is None]
-        return [numbers, *(_ends(np.repeat(shapes[:, axis], lists[axis])) for axis in free)]
+    Args:
+        sizes: Declared sizes of the dimensions up to the last variable one.
+        lengths: Lengths of the lists in each dimension.
+    """
+    numbers = np.array([len(of_lists) for of_lists in lengths], np.int64)
+    return [numbers, *(_ends(of_lists) for size, of_lists in zip(sizes, lengths, strict=True) if size is None)]
 
 
 def _ends(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
