@@ -9,9 +9,9 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,7 +25,6 @@ from petastore.schema import Unischema
 from petastore.schema.arrow import storage_schema
 from petastore.schema.document import dump_document
 from petastore.storage.files.location import Location, open_location
-from petastore.storage.footers.footer import Footer
 from petastore.storage.footers.footers import encoded_footers, read_footers
 from petastore.storage.metadata.manifest import Manifest
 from petastore.writers.commit import publish
@@ -35,45 +34,12 @@ from petastore.writers.parquet import FileLayout, row_groups, writer_options
 if TYPE_CHECKING:
     from petastore.readers.options import PassedKwargs
 
-__all__ = ["LocalRows", "Spool", "StoredPart"]
+__all__ = ["LocalRows", "Spool"]
 
 
 _ROWS_AT_ONCE = 1024
 _DIGITS = 32
 """Number of hexadecimal digits in the name of a file."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class StoredPart:
-    """Description of a rank's files, sent to other ranks as JSON."""
-
-    files: list[dict[str, Any]]
-    """One dict for each file, with its path, size, footer digest and row groups.
-
-    The row groups are a dict of lists, such as the number of rows of each row group.
-    """
-
-    first_footer: str
-    """Footer of the first file in base64; other ranks read the columns from it."""
-
-    def facts(self) -> dict[str, Any]:
-        """Return the description as a dict of JSON values."""
-        return {"files": self.files, "first_footer": self.first_footer}
-
-    @classmethod
-    def of(cls, footers: Sequence[Footer]) -> Self:
-        """Describe the files with these footers."""
-        files = [
-            {
-                "path": footer.file.path,
-                "size": footer.file.size,
-                "digest": footer.file.digest,
-                "groups": {name: [int(count) for count in counts] for name, counts in footer.groups.items()},
-            }
-            for footer in footers
-        ]
-        first = encoded_footers(footers[:1]).get(footers[0].file.path, b"")
-        return cls(files, base64.b64encode(first).decode())
 
 
 class Spool:
@@ -155,37 +121,46 @@ class Spool:
             yield from self._batches(name)
             self._path(name).unlink()
 
-    def stored(self) -> StoredPart:
+    def stored(self) -> dict[str, Any]:
         """Rename the files by a hash of their content, and describe them for other ranks.
 
         When Spark recomputes the rows, their order may differ, and a saved state is then invalid. The names show such a
         difference; footers do not, because files with the same rows in another order can have equal footers.
 
+        Returns:
+            JSON values: path, size, digest and row groups of each file, and the footer of the first file in base64,
+            from which other ranks read the columns.
+
         Raises:
             OSError: A disk operation failed.
         """
         self._names = [self._named_by_content(name) for name in self._names]
-        return StoredPart.of(read_footers(self._location, self._names))
+        footers = read_footers(self._location, self._names)
+        files = [
+            {
+                "file": (footer.file.path, footer.file.size, footer.file.digest),
+                "groups": {name: [int(count) for count in counts] for name, counts in footer.groups.items()},
+            }
+            for footer in footers
+        ]
+        first = encoded_footers(footers[:1]).get(footers[0].file.path, b"")
+        return {"files": files, "first_footer": base64.b64encode(first).decode()}
 
-    def publish(self, parts: Sequence[StoredPart], writer: str) -> None:
+    def publish(self, parts: Sequence[Mapping[str, Any]], writer: str) -> None:
         """Commit the directory as a dataset whose manifest lists the files of all ranks.
 
         Only this rank's files are in the directory.
 
         Args:
-            parts: Stored rows of each rank.
+            parts: Result of `stored` of each rank.
             writer: Name of the writing program, for display.
 
         Raises:
             StorageError: A disk operation failed.
         """
-        listed = [
-            (DataFile(str(file["path"]), int(file["size"]), str(file["digest"])), file["groups"])
-            for part in parts
-            for file in part.files
-        ]
+        listed = [(DataFile(*each["file"]), each["groups"]) for part in parts for each in part["files"]]
         inventory = Inventory.concatenate(listed)
-        footers = {str(part.files[0]["path"]): base64.b64decode(part.first_footer) for part in parts}
+        footers = {part["files"][0]["file"][0]: base64.b64decode(part["first_footer"]) for part in parts}
         document = dump_document(self._schema.name, self._schema)
         publish(self._location, self._schema, lambda: Manifest(inventory, document, writer, footers=footers))
 

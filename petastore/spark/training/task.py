@@ -31,7 +31,7 @@ from petastore.schema.arrow import storage_schema
 from petastore.spark.dataframe import encode_numbered
 from petastore.spark.session import free_port
 from petastore.spark.training.exchange import Door, Move, moves, taken
-from petastore.spark.training.spool import LocalRows, Spool, StoredPart
+from petastore.spark.training.spool import LocalRows, Spool
 from petastore.spark.training.trainer import Outcome, Trainer
 from petastore.writers.parquet import FileLayout
 
@@ -162,10 +162,10 @@ class _Rank:
                 parts = Parts.of(sum(there), ranks=len(there))
                 self._trade(spool, door, moves(there, parts.rows), addresses)
                 ports = [free_port(self.hosts[self.rank]) for _ in range(2)]
-                return {"stored": spool.stored().facts(), "ports": ports}
+                return {"stored": spool.stored(), "ports": ports}
 
             told = self._agreed(trade)
-        spool.publish([StoredPart(**facts["stored"]) for facts in told], "petastore run_on_dataframe")
+        spool.publish([facts["stored"] for facts in told], "petastore run_on_dataframe")
         lanes = Parts.of(sum(there), ranks=len(there)).lanes
         rows = LocalRows(folder, Shard(self.rank, len(there)), sum(there), lanes, self.job.restarts)
         return rows, self._environment([facts["ports"] for facts in told])

@@ -97,7 +97,7 @@ def test_local_rows_reader_resumes_only_with_the_same_rows(tmp_path: Path) -> No
         spool = Spool(str(tmp_path / name), schema, layout_of(), 0)
         spool.append(encode_batches([pa.record_batch({"id": list(ids)})], schema))
         stored = spool.stored()
-        footers.add(stored.files[0]["digest"])
+        footers.add(stored["files"][0]["file"][2])
         spool.publish([stored], "a test")
         return LocalRows(spool.folder, Shard(0, 1), 10, Parts.of(10, ranks=1).lanes)
 
