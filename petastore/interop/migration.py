@@ -5,13 +5,12 @@ Petastorm's metadata stays valid.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
-
-import pyarrow as pa
 
 from petastore.codecs.registry import codec_from_json
 from petastore.errors import DatasetChangedError, InvalidArgumentError, MetadataError
@@ -134,29 +133,8 @@ def migrate(
         )
     if _petastorm_footer(location) is None:  # read before `committing` creates a lock file
         return _nothing_to_do(location, dry_run=dry_run)
-    if dry_run:
-        return _told(_planned(location), location, dry_run=True)
-    with committing(location):
-        before = manifest_token(location)
-        steps = _planned(location)
-        if manifest_token(location) != before:
-            raise DatasetChangedError(f"{location.url}: another writer committed during the migration. Run it again")
-        _carry_out(steps, location)
-    return _told(steps, location, dry_run=False)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Steps:
-    """The files and indexes that `migrate` has to write."""
-
-    schema: Unischema
-    manifest: Manifest
-    stored: pa.Schema
-    """Arrow schema of `_common_metadata`, which stays unchanged."""
-    document_is_new: bool
-    manifest_is_new: bool
-    indexes: list[RowGroupIndex]
-    left: dict[str, str]
+    with contextlib.nullcontext() if dry_run else committing(location):
+        return _migrated(location, dry_run=dry_run)
 
 
 def _petastorm_footer(location: Location) -> Footer | None:
@@ -186,7 +164,8 @@ def _nothing_to_do(location: Location, *, dry_run: bool) -> Migration:
     return Migration(location.url, declared, manifest.inventory, (), (), {}, dry_run)
 
 
-def _planned(location: Location) -> _Steps:
+def _migrated(location: Location, *, dry_run: bool) -> Migration:
+    before = manifest_token(location)
     common = _petastorm_footer(location)
     if common is None:
         raise DatasetChangedError(
@@ -207,15 +186,20 @@ def _planned(location: Location) -> _Steps:
     schemas = differing_schemas(footers)
     manifest = Manifest(inventory_of(footers), document, writer, schemas, footers=encoded_footers(footers))
     indexes, left = _indexes(location, manifest.inventory)
-    return _Steps(
-        schema=schema,
-        manifest=manifest,
-        stored=common.arrow_schema,
-        document_is_new=document_in(common.metadata, source) != document,
-        manifest_is_new=old != manifest,
-        indexes=indexes,
-        left=left,
-    )
+    document_is_new, manifest_is_new = document_in(common.metadata, source) != document, old != manifest
+    if not dry_run:
+        if manifest_token(location) != before:
+            raise DatasetChangedError(f"{location.url}: another writer committed during the migration. Run it again")
+        if document_is_new:
+            write_common_metadata(location, common.arrow_schema, document)
+        left |= _write(indexes, location, manifest.inventory)
+        if manifest_is_new:
+            write_manifest(location, manifest)
+    names = tuple(index.index_name for index in indexes if index.index_name not in left)
+    written = [COMMON_METADATA] if document_is_new else []
+    written += [f"{INDEXES}/{quote(name, safe='')}.arrow" for name in names]
+    written += [MANIFEST] if manifest_is_new else []
+    return Migration(location.url, schema, manifest.inventory, tuple(written), names, left, dry_run)
 
 
 def _checked(declared: Unischema, footers: list[Footer]) -> Unischema:
@@ -262,25 +246,12 @@ def _indexes(location: Location, inventory: Inventory) -> tuple[list[RowGroupInd
     return missing, left
 
 
-def _carry_out(steps: _Steps, location: Location) -> None:
-    document = steps.manifest.schema_document
-    assert document is not None  # noqa: S101 - the manifest was created with a document
-    if steps.document_is_new:
-        write_common_metadata(location, steps.stored, document)
-    for index in list(steps.indexes):
+def _write(indexes: list[RowGroupIndex], location: Location, inventory: Inventory) -> dict[str, str]:
+    """Write indexes; return the reason for each index that could not be written."""
+    left = {}
+    for index in indexes:
         try:
-            write_indexes(location, steps.manifest.inventory, [index])
+            write_indexes(location, inventory, [index])
         except (InvalidArgumentError, MetadataError) as problem:
-            steps.indexes.remove(index)
-            steps.left[index.index_name] = str(problem)
-    if steps.manifest_is_new:
-        write_manifest(location, steps.manifest)
-
-
-def _told(steps: _Steps, location: Location, *, dry_run: bool) -> Migration:
-    names = tuple(index.index_name for index in steps.indexes)
-    written = [COMMON_METADATA] if steps.document_is_new else []
-    written += [f"{INDEXES}/{quote(name, safe='')}.arrow" for name in names]
-    written += [MANIFEST] if steps.manifest_is_new else []
-    inventory = steps.manifest.inventory
-    return Migration(location.url, steps.schema, inventory, tuple(written), names, steps.left, dry_run)
+            left[index.index_name] = str(problem)
+    return left

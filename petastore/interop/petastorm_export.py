@@ -5,6 +5,7 @@ Afterwards the original Petastorm can open the dataset.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -106,10 +107,9 @@ def export(
         )
     _check(dataset)
     pickled = petastorm_pickle(dataset.schema)
-    if dry_run:
-        return Export(location.url, dataset.schema, dataset.inventory, _write(dataset, pickled, dry_run=True), True)
-    with committing(location):
-        return Export(location.url, dataset.schema, dataset.inventory, _write(dataset, pickled, dry_run=False), False)
+    with contextlib.nullcontext() if dry_run else committing(location):
+        written = _write(dataset, pickled, dry_run=dry_run)
+    return Export(location.url, dataset.schema, dataset.inventory, written, dry_run)
 
 
 def _check(dataset: Dataset) -> None:
