@@ -29,13 +29,27 @@ from petastore.readers.batch import Batch
 from petastore.readers.execution.handouts import RaisesAfterErrors
 from petastore.readers.reader import MOVED
 
-__all__ = ["DeliveredBatches", "EpochNumbers", "EpochTracker", "delivered_of", "resumed_in"]
+__all__ = ["DeliveredBatches", "EpochNumbers", "EpochTracker", "delivered_of", "epochs_of", "resumed_in"]
 
 _REMEMBERED = 65_536
 """Maximum number of stored cursors (reader positions), one for each batch.
 
 It is more than any framework prefetches, and the cursors take a few megabytes.
 """
+
+
+def epochs_of(num_epochs: int | None) -> int:
+    """Return the number of epochs of a `for` loop.
+
+    Raises:
+        TypeError: The reader is endless (`num_epochs` is None).
+    """
+    if num_epochs is None:
+        raise TypeError(
+            "a reader with num_epochs=None is endless and has no length. Use reader.steps_per_epoch(batch_size) for "
+            "the length of an epoch"
+        )
+    return int(num_epochs)
 
 
 class EpochTracker:

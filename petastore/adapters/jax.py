@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -28,7 +27,7 @@ except ImportError:
 from numpy.typing import NDArray
 
 from petastore.adapters.column_plans import ArrayForm, HostArrays
-from petastore.adapters.epoch_tracker import EpochTracker
+from petastore.adapters.epoch_tracker import EpochTracker, epochs_of
 from petastore.adapters.global_batches import refuse_unequal_batches
 from petastore.adapters.nulls import Nulls
 from petastore.distributed.gathering import jax_all_gather
@@ -314,11 +313,7 @@ class DataLoader:
         Raises:
             TypeError: The reader is endless.
         """
-        if self.reader.num_epochs is None:
-            raise TypeError(
-                "a reader with num_epochs=None is endless and has no length. Use reader.steps_per_epoch(batch_size) "
-                "for the length of an epoch"
-            )
+        epochs_of(self.reader.num_epochs)  # raises an error for an endless reader
         return self._tracker.steps(self.batch_size) or 0
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -352,12 +347,9 @@ class DataLoader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop the reader, so that `with DataLoader(make_reader(…), 32)` closes it."""
-        self.reader.stop()
-        self.reader.join()
+        self.reader.close()
 
     def _begin(self, batch: Batch) -> Callable[[], dict[str, Any]]:
         """Start to copy a batch to the devices; return a function that returns the copied columns by name.

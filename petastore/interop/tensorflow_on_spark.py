@@ -124,8 +124,7 @@ class DataFeed:
     def terminate(self) -> None:
         """Stop and close the reader. May be called repeatedly."""
         self._is_over = True
-        self._reader.stop()
-        self._reader.join()
+        self._reader.close()
 
     def batch_results(self, results: Sequence[Any]) -> NoReturn:
         """Raise `InvalidArgumentError`, because sending results to Spark is not supported.

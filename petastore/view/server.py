@@ -11,7 +11,6 @@ import secrets
 import socket
 import threading
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from petastore.dataset import Dataset, open_dataset
@@ -114,9 +113,7 @@ class Viewer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

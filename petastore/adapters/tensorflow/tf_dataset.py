@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
@@ -475,9 +474,7 @@ class DatasetFunction:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for reader in self._opened:
             reader.stop()
         for reader in self._opened:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -134,8 +133,7 @@ class InMemBatchedDataLoader:
         batches = itertools.islice(reader.iter_batches(size), int(reader.steps_per_epoch(size)))
         function = _worth_calling(transform_fn)
         read = [(batch.num_rows, _through(function, _copied(make(batch)))) for batch in batches]
-        reader.stop()
-        reader.join()
+        reader.close()
         self._borders = np.cumsum([0, *(rows for rows, _ in read)])
         self._columns = {
             name: _joined([columns[name] for _, columns in read])
@@ -223,9 +221,7 @@ class InMemBatchedDataLoader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Do nothing: the reader was already closed when its rows were in memory."""
 
 

@@ -6,14 +6,13 @@ import inspect
 import itertools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import TracebackType
 from typing import Any, Final, NoReturn, Self, TypedDict, Unpack
 
 import torch
 import torch.utils.data
 from typing_extensions import TypeVar
 
-from petastore.adapters.epoch_tracker import EpochTracker
+from petastore.adapters.epoch_tracker import EpochTracker, epochs_of
 from petastore.adapters.global_batches import refuse_other_shards
 from petastore.adapters.nulls import Nulls
 from petastore.adapters.torch.accelerated import device_of_accelerate, noted_by_accelerate, refuse_an_unsharded_loader
@@ -40,7 +39,7 @@ from petastore.readers.execution.handouts import RaisesAfterErrors
 from petastore.readers.reader import Reader
 from petastore.schema.select import similar_name_advice
 
-__all__ = ["DataLoader", "LoaderOptions", "epochs_of"]
+__all__ = ["DataLoader", "LoaderOptions"]
 
 
 WORKERS_BELONG_TO_THE_READER: Final = (
@@ -94,20 +93,6 @@ class LoaderOptions(TorchOptions, total=False):
     nulls: Nulls
     device: torch.device | str | int | None
     pin_memory: bool
-
-
-def epochs_of(num_epochs: int | None) -> int:
-    """Return the number of epochs of a `for` loop.
-
-    Raises:
-        TypeError: The reader is endless (`num_epochs` is None).
-    """
-    if num_epochs is None:
-        raise TypeError(
-            "a reader with num_epochs=None is endless and has no length. Use reader.steps_per_epoch(batch_size) for "
-            "the length of an epoch"
-        )
-    return int(num_epochs)
 
 
 def refuse_no_reader(reader: Any) -> None:
@@ -431,12 +416,9 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop the reader, so that `with DataLoader(make_reader(…))` closes it."""
-        self.reader.stop()
-        self.reader.join()
+        self.reader.close()
 
     def __copy__(self) -> Self:
         other = object.__new__(type(self))

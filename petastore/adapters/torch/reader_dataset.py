@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 import torch
 import torch.utils.data
 
-from petastore.adapters.epoch_tracker import EpochNumbers
+from petastore.adapters.epoch_tracker import EpochNumbers, epochs_of
 from petastore.adapters.nulls import Nulls
 from petastore.adapters.torch.accelerated import refuse_dealing_out
-from petastore.adapters.torch.loader import epochs_of
 from petastore.adapters.torch.map_dataset import chosen_rows
 from petastore.adapters.torch.ranks import ranks_known, refuse_unequal_rows, warn_of_ranks_since
 from petastore.adapters.torch.rows import DecodedRows

@@ -174,5 +174,5 @@ class EstimatorDataModule:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()

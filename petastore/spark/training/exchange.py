@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
-from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
@@ -112,9 +111,7 @@ class Door:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._listener is not None:
             self._listener.close()
 
