@@ -145,9 +145,14 @@ class ColumnPlan:
             DecodeError: A value that is padded or stacked has another shape than the schema, or is missing without a
                 fill value.
         """
+        made = self.filled(column)
+        return self.shaped(made.pop(self.field.name)) | made
+
+    def filled(self, column: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Fill missing values; return the column, and its mask if the plan has one, as a dict by name."""
         if self.null is None:
-            return self.shaped(column)
-        made = self.shaped(self.null.filled(column))
+            return {self.field.name: column}
+        made = {self.field.name: self.null.filled(column)}
         return made if self.null.mask is None else made | {self.null.mask: self.null.valid(column)}
 
     def shaped(self, column: NDArray[Any]) -> dict[str, NDArray[Any]]:

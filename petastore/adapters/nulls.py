@@ -6,7 +6,9 @@ Missing values become fill values, with a mask on request. Times become integer 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
+import operator
 from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias
@@ -16,7 +18,6 @@ from numpy.typing import NDArray
 
 from petastore.adapters.ragged import holds
 from petastore.dataset import Dataset
-from petastore.decoding.decode import Decoded
 from petastore.errors import DecodeError, InvalidArgumentError, StorageError
 from petastore.plan.plan import Plan
 from petastore.schema.field import UnischemaField
@@ -53,13 +54,17 @@ def present(name: str, column: NDArray[Any]) -> NDArray[Any]:
         return column  # usual case: numbers without nulls
     missing = int(missing_rows(column).sum())
     if missing:
-        raise DecodeError(
-            f"nulls= must be set where values are missing, got 'error' and {missing:,} of {len(column):,} values "
-            f'missing. Pass nulls="mask" or nulls={{{name!r}: value}} to DataLoader, MapDataset or make_tf_dataset, '
-            f"or leave out these rows with filters=col({name!r}).is_valid()",
-            column=name,
-        )
+        raise _values_missing(name, missing, len(column))
     return column.data if isinstance(column, np.ma.MaskedArray) else column
+
+
+def _values_missing(name: str, missing: int, rows: int) -> DecodeError:
+    return DecodeError(
+        f"nulls= must be set where values are missing, got 'error' and {missing:,} of {rows:,} values missing. Pass "
+        f'nulls="mask" or nulls={{{name!r}: value}} to DataLoader, MapDataset or make_tf_dataset, or leave out these '
+        f"rows with filters=col({name!r}).is_valid()",
+        column=name,
+    )
 
 
 def missing_rows(column: NDArray[Any]) -> NDArray[np.bool_]:
@@ -71,13 +76,9 @@ def missing_rows(column: NDArray[Any]) -> NDArray[np.bool_]:
     """
     if column.dtype == np.dtype(object) and not isinstance(column, np.ma.MaskedArray):
         has_arrays = column.ndim == 1 and any(issubclass(kind, np.ndarray) for kind in set(map(type, column)))
-        is_missing = _is_missing if has_arrays else _is_none
+        is_missing = _is_missing if has_arrays else functools.partial(operator.is_, None)
         return np.fromiter(map(is_missing, column), dtype=np.bool_, count=len(column))
     return masked_rows(column)
-
-
-def _is_none(value: Any) -> bool:
-    return value is None
 
 
 def _is_missing(value: Any) -> bool:
@@ -89,24 +90,21 @@ def _is_missing(value: Any) -> bool:
     return any(map(_is_missing, value.flat))
 
 
-def without_nulls_inside(field: UnischemaField, value: Any, fill: Any) -> Any:
+def _without_nulls_inside(value: Any, fill: Any, dimensions: int, dtype: np.dtype[Any]) -> Any:
     """Return one value of a list column, with missing items filled.
 
     Missing inner lists become empty lists.
 
     Args:
-        field: The column.
         value: Array, masked or with None, or an object array of inner lists.
         fill: The value that replaces missing numbers, times or text.
+        dimensions: Number of dimensions of the value.
+        dtype: Dtype of the column.
 
     Example:
-        >>> without_nulls_inside(UnischemaField("x", "int64", (None,)), np.ma.masked_equal([7, 0], 0), -1)
+        >>> _without_nulls_inside(np.ma.masked_equal([7, 0], 0), -1, 1, np.dtype("int64"))
         array([ 7, -1])
     """
-    return _filled(value, fill, len(field.shape), field.dtype)
-
-
-def _filled(value: Any, fill: Any, dimensions: int, dtype: np.dtype[Any]) -> Any:
     if isinstance(value, np.ma.MaskedArray):
         return np.where(np.ma.getmaskarray(value), np.asarray(fill, value.dtype), value.data)
     if not _is_missing(value):
@@ -116,7 +114,7 @@ def _filled(value: Any, fill: Any, dimensions: int, dtype: np.dtype[Any]) -> Any
         if item is None:
             filled.flat[place] = np.empty(0, dtype if below == 1 else object) if below else fill
         else:
-            filled.flat[place] = _filled(item, fill, below, dtype) if below else item
+            filled.flat[place] = _without_nulls_inside(item, fill, below, dtype) if below else item
     return filled
 
 
@@ -250,7 +248,8 @@ class NullColumn:
                 if values[place] is None:
                     values[place] = self.value
                 elif self.inside is not None:
-                    values[place] = without_nulls_inside(self.field, values[place], self.inside)
+                    dimensions, dtype = len(self.field.shape), self.field.dtype
+                    values[place] = _without_nulls_inside(values[place], self.inside, dimensions, dtype)
         return values
 
     def valid(self, column: NDArray[Any]) -> NDArray[np.bool_]:
@@ -261,19 +260,6 @@ class NullColumn:
             return ~missing_rows(column.reshape(-1)).reshape(column.shape)
         inner = tuple(range(2, column.ndim))
         return ~np.logical_or.reduce(np.ma.getmaskarray(column), axis=inner, dtype=np.bool_)
-
-    def decoded(self, column: Decoded) -> dict[str, Decoded]:
-        """Return all rows of a decoded column, filled, as a dict by column name.
-
-        The dict also has the mask column, if `mask` is set.
-        """
-        made = self.columns(column.rows(0, len(column.values)))
-        return {name: Decoded(values, None) for name, values in made.items()}
-
-    def columns(self, column: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Return the filled column of a batch, and the mask column if requested, by name."""
-        made = {self.field.name: self.filled(column)}
-        return made if self.mask is None else made | {self.mask: self.valid(column)}
 
 
 def nulls_of(nulls: Nulls, fields: Iterable[UnischemaField], *, are_windows: bool = False) -> dict[str, NullColumn]:
@@ -474,14 +460,8 @@ def refuse_stored_nulls(reader: Any, filled: Collection[str]) -> None:
             nulls = known[ordinal].get(own[0], ChunkContents()).nulls if len(own) == 1 else None
             nulls = int(rows[group]) if footer.columns.lacks(field.name) else nulls
             if nulls:
-                raise DecodeError(
-                    f"nulls= must be set where values are missing, got 'error' and {nulls:,} of {rows[group]:,} "
-                    f'values missing. Pass nulls="mask" or nulls={{{field.name!r}: value}} to DataLoader or '
-                    f"make_tf_dataset, or leave out these rows with filters=col({field.name!r}).is_valid()",
-                    column=field.name,
-                    file=file.path,
-                    row_group=ordinal,
-                )
+                problem = _values_missing(field.name, nulls, int(rows[group]))
+                raise problem.at(file=file.path, row_group=ordinal)
 
 
 def _by_file(files: Any, is_whole: Any) -> Any:

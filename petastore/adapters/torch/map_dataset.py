@@ -152,8 +152,7 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         numbers = np.fromiter((_whole_index(index) for index in indices), dtype=np.int64, count=len(indices))
         columns: dict[str, Any] = {}
         for name, column in self.rows.take(numbers).items():
-            null = self._plans[name].null
-            columns |= {name: column} if null is None else null.columns(column)
+            columns |= self._plans[name].filled(column)
         return DecodedRows(columns, len(numbers), self._plans)
 
     def cache_info(self) -> CacheInfo:

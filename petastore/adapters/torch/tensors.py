@@ -111,7 +111,10 @@ class _Tensors:
         self._names: dict[str, Any] = {}
         for name, column in columns.by_name.items():
             plan = plans.get(name)
-            made = {name: column} if plan is None or plan.null is None else plan.null.decoded(column)
+            made = {name: column}
+            if plan is not None and plan.null is not None:
+                filled = plan.filled(column.rows(0, len(column.values)))
+                made = {each: Decoded(values, None) for each, values in filled.items()}
             by_name |= made
             if plan is not None and plan.form not in (None, "list"):
                 self._formed[name] = plan
