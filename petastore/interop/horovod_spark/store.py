@@ -5,18 +5,14 @@ It works with current releases of pyarrow.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import itertools
-from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, Self
 
-import numpy as np
 import pyarrow as pa
 
 from petastore.dataset import open_dataset
 from petastore.errors import MissingExtraError
-from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.schema.arrow import storage_type
 
@@ -56,7 +52,7 @@ class PetastoreStore(FilesystemStore):  # type: ignore[misc]
         """
         return cls(prefix_path, *args, **kwargs)
 
-    def get_parquet_dataset(self, path: str) -> _Described:
+    def get_parquet_dataset(self, path: str) -> SimpleNamespace:
         """Return a dataset with the interface that Horovod expects.
 
         It has the decoded columns, and the numbers of rows and bytes.
@@ -65,7 +61,12 @@ class PetastoreStore(FilesystemStore):  # type: ignore[misc]
             StorageError: The dataset does not exist or cannot be read.
         """
         dataset = open_dataset(path, storage_options=self.storage_options or None)
-        return _Described(_DecodedColumns(dataset.schema), _pieces(dataset.inventory))
+        columns, inventory = _decoded_columns(dataset.schema), dataset.inventory
+        # Horovod adds up the rows of all pieces and the bytes of their row groups, so one of each is enough.
+        row_group = SimpleNamespace(total_byte_size=int(inventory.decoded_bytes.sum()))
+        metadata = SimpleNamespace(num_rows=inventory.num_rows, num_row_groups=1, row_group=lambda _: row_group)
+        piece = SimpleNamespace(get_metadata=lambda: metadata)
+        return SimpleNamespace(schema=SimpleNamespace(to_arrow_schema=lambda: columns), pieces=[piece])
 
     def get_data_metadata_path(self, path: str) -> str:
         """Return the path of Horovod's metadata.
@@ -84,52 +85,11 @@ class PetastoreStore(FilesystemStore):  # type: ignore[misc]
         return not path.endswith(_REMEMBERED) and bool(super().exists(path))
 
 
-@dataclasses.dataclass(frozen=True)
-class _RowGroup:
-    total_byte_size: int
-
-
-@dataclasses.dataclass(frozen=True)
-class _Piece:
-    """Row count and row-group sizes (bytes) of one file, in the form that Horovod reads."""
-
-    num_rows: int
-    bytes_of_groups: Sequence[int]
-
-    def get_metadata(self) -> Self:
-        return self
-
-    @property
-    def num_row_groups(self) -> int:
-        return len(self.bytes_of_groups)
-
-    def row_group(self, number: int) -> _RowGroup:
-        return _RowGroup(self.bytes_of_groups[number])
-
-
-@dataclasses.dataclass(frozen=True)
-class _DecodedColumns:
-    schema: Unischema
-
-    def to_arrow_schema(self) -> pa.Schema:
-        """Return the Arrow schema for Horovod, in which tensors are lists."""
-        return pa.schema(
-            [
-                (field.name, pa.list_(pa.from_numpy_dtype(field.dtype)) if field.shape else storage_type(field))
-                for field in self.schema
-            ]
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Described:
-    schema: _DecodedColumns
-    pieces: Sequence[_Piece]
-
-
-def _pieces(inventory: Inventory) -> list[_Piece]:
-    borders = np.searchsorted(inventory.file, np.arange(len(inventory.files) + 1)).tolist()
-    return [
-        _Piece(int(inventory.rows[begin:end].sum()), inventory.decoded_bytes[begin:end].tolist())
-        for begin, end in itertools.pairwise(borders)
-    ]
+def _decoded_columns(schema: Unischema) -> pa.Schema:
+    """Return the Arrow schema for Horovod, in which tensors are lists."""
+    return pa.schema(
+        [
+            (field.name, pa.list_(pa.from_numpy_dtype(field.dtype)) if field.shape else storage_type(field))
+            for field in schema
+        ]
+    )
