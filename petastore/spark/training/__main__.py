@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import shutil
@@ -12,32 +13,33 @@ import sys
 import tempfile
 import threading
 import traceback
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, TypeAlias
 
 from petastore.spark.training.spool import LocalRows
-from petastore.spark.training.trainer import Outcome, receive, send
+from petastore.spark.training.trainer import Outcome
 
 __all__: list[str] = []
 
+_Pipe: TypeAlias = "Connection[Any, Any]"
+
 
 def _main(parent: str | None) -> None:
-    answers = os.fdopen(os.dup(1), "wb")
+    pipe: _Pipe = Connection(os.dup(0))
     os.dup2(2, 1)  # output of the function goes to the executor's log
-    # Not buffered: a thread that waits in a read would hold the buffer's lock, and block the exit of the interpreter.
-    orders = os.fdopen(os.dup(0), "rb", buffering=0)
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     with tempfile.TemporaryDirectory(prefix="petastore-rows-", dir=parent) as folder:
-        send(answers, folder.encode())
-        order = receive(orders)
-        if order is None:
-            return
-        rows, function, environment = pickle.loads(order)  # noqa: S301 - sent by the process that started this one
+        pipe.send_bytes(folder.encode())
+        try:
+            rows, function, environment = pipe.recv()
+        except (EOFError, OSError):
+            return  # the process that started this one has ended, or needs no training
         os.environ.update(environment)
-        end = threading.Thread(target=_end_with_the_task, args=(orders, folder), daemon=True)
+        end = threading.Thread(target=_end_with_the_task, args=(pipe, folder), daemon=True)
         end.start()
-        send(answers, _outcome(rows, function).encoded)
+        pipe.send_bytes(_outcome(rows, function).encoded)
         end.join()  # wait, so that peers see this process end only after the task has reported the error
 
 
@@ -48,9 +50,10 @@ def _outcome(rows: LocalRows, function: bytes) -> Outcome:
         return Outcome.of_problem(traceback.format_exc())
 
 
-def _end_with_the_task(orders: BinaryIO, folder: str) -> None:
+def _end_with_the_task(pipe: _Pipe, folder: str) -> None:
     """Wait until the parent process has ended, then end this process."""
-    receive(orders)
+    with contextlib.suppress(EOFError, OSError):
+        pipe.recv_bytes()
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 

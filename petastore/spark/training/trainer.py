@@ -12,7 +12,8 @@ task → trainer    the function, after the rows were written
 trainer → task    the result of the function, or its error
 ```
 
-Each message consists of its length and its bytes. The task sends the training function as a pickle.
+The messages go through a socket pair, which is the standard input of the trainer. The task sends the training function
+as a pickle.
 """
 
 from __future__ import annotations
@@ -20,60 +21,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import multiprocessing
 import os
-import pickle
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Self, cast
+from typing import Any, Self
 
 from petastore.errors import WorkerError
 from petastore.spark.training.spool import LocalRows
 
-__all__ = ["Outcome", "Trainer", "receive", "send"]
-
-_LENGTH = 8
-
-
-def send(stream: BinaryIO, message: bytes) -> None:
-    """Write a message with its length to a pipe.
-
-    Raises:
-        OSError: The reading process has ended.
-    """
-    stream.write(len(message).to_bytes(_LENGTH, "little"))
-    stream.write(message)
-    stream.flush()
-
-
-def receive(stream: BinaryIO) -> bytes | None:
-    """Read the next message from a pipe.
-
-    Return None if the other process has closed the pipe.
-
-    Example:
-        >>> import io
-        >>> stream = io.BytesIO()
-        >>> send(stream, b"rows")
-        >>> _ = stream.seek(0)
-        >>> receive(stream), receive(stream)
-        (b'rows', None)
-    """
-    head = _exactly(stream, _LENGTH)
-    return None if head is None else _exactly(stream, int.from_bytes(head, "little"))
-
-
-def _exactly(stream: BinaryIO, size: int) -> bytes | None:
-    found = bytearray()
-    while len(found) < size:
-        some = stream.read(size - len(found))
-        if not some:
-            return None
-        found += some
-    return bytes(found)
-
+__all__ = ["Outcome", "Trainer"]
 
 _BYTES = b"b"
 _JSON = b"j"
@@ -138,14 +98,12 @@ class Trainer:
     def __init__(self, parent: str | None = None) -> None:
         command = [sys.executable, "-m", __package__, *([] if parent is None else [parent])]
         searched = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
-        # A new process session, so that `close` can kill all children of the trainer together.
-        self._process = subprocess.Popen(  # noqa: S603 - runs this Python with a module of petastore
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": searched},
-            start_new_session=True,
-        )
+        self._pipe, theirs = multiprocessing.Pipe()
+        with theirs:
+            # A new process session, so that `close` can kill all children of the trainer together.
+            self._process = subprocess.Popen(  # noqa: S603 - runs this Python with a module of petastore
+                command, stdin=theirs.fileno(), env=os.environ | {"PYTHONPATH": searched}, start_new_session=True
+            )
 
     def folder(self) -> str:
         """Return the directory for rows on the local disk, which the trainer has created.
@@ -166,8 +124,8 @@ class Trainer:
         Raises:
             WorkerError: The process died.
         """
-        with contextlib.suppress(BrokenPipeError):  # the process has already ended; its exit status has the reason
-            send(_stream(self._process.stdin), pickle.dumps((rows, function, dict(environment))))
+        with contextlib.suppress(ConnectionError):  # the process has already ended; its exit status has the reason
+            self._pipe.send((rows, function, dict(environment)))
         return Outcome(self._answer())
 
     def close(self) -> None:
@@ -175,20 +133,15 @@ class Trainer:
 
         The trainer deletes its directory before it ends.
         """
-        _stream(self._process.stdin).close()  # tells the trainer to delete its directory and end
+        self._pipe.close()  # tells the trainer to delete its directory and end
         self._process.wait()
         with contextlib.suppress(ProcessLookupError):  # raised if no child process is left
             os.killpg(self._process.pid, signal.SIGKILL)
-        _stream(self._process.stdout).close()
 
     def _answer(self) -> bytes:
-        answer = receive(_stream(self._process.stdout))
-        if answer is None:
+        try:
+            return self._pipe.recv_bytes()
+        except (EOFError, OSError):  # the process has ended, perhaps in the middle of a message
             code = self._process.wait()
             how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
-            raise WorkerError(f"the training process {how}. Read its output in the executor's log")
-        return answer
-
-
-def _stream(stream: Any) -> BinaryIO:
-    return cast("BinaryIO", stream)  # not None, because `Popen` was called with pipes
+            raise WorkerError(f"the training process {how}. Read its output in the executor's log") from None

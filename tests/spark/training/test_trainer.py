@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
+import stat
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -43,6 +46,18 @@ def is_killed(_: LocalRows) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def dies_within_a_message(rows: LocalRows) -> None:
+    (pipe,) = [fd for fd in range(3, 64) if is_socket(fd)]
+    os.write(pipe, struct.pack("!i", 9) + b"half")
+    is_killed(rows)
+
+
+def is_socket(fd: int) -> bool:
+    with contextlib.suppress(OSError):
+        return stat.S_ISSOCK(os.fstat(fd).st_mode)
+    return False
+
+
 def leaves_a_child(_: LocalRows) -> int:
     return subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]).pid
 
@@ -63,10 +78,16 @@ def test_train_fn_exception_is_returned_as_text(trainer: Trainer) -> None:
     assert outcome.problem.strip().endswith("SystemExit: enough")
 
 
-def test_killed_trainer_is_reported_with_its_signal(trainer: Trainer) -> None:
+@pytest.mark.parametrize("train_fn", [is_killed, dies_within_a_message])
+def test_killed_trainer_is_reported_with_its_signal(trainer: Trainer, train_fn: Any) -> None:
     trainer.folder()
     with pytest.raises(WorkerError, match="the training process was killed by SIGKILL"):
-        trainer.train(ROWS, pickle.dumps(is_killed), {})
+        trainer.train(ROWS, pickle.dumps(train_fn), {})
+
+
+def test_closed_trainer_without_a_function_deletes_its_folder(trainer: Trainer, tmp_path: Path) -> None:
+    trainer.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_child_processes_of_train_fn_end_with_it(trainer: Trainer) -> None:
