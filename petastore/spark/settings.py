@@ -178,7 +178,7 @@ class _Layer:
     settings: dict[str, str]
     before: dict[str, str | None]
     reason: str
-    holders: int = 1
+    holders: int = 0
 
 
 class _Turns:
@@ -199,19 +199,16 @@ class _Turns:
     def begin(self, spark: Any, settings: Mapping[str, str], reason: str, patience_s: float) -> tuple[_Layer, int]:
         me = threading.get_ident()
         with self._changed:
-            if me in self._blocks:
-                joins = self._layers[-1].settings == settings
-                if not joins:
-                    self._wait_to_be_alone(me, reason, patience_s)
-            else:
+            if me not in self._blocks:
                 self._wait(lambda: self._open_to(settings), reason, patience_s)
-                joins = bool(self._layers)
-            if joins:
-                self._layers[-1].holders += 1
-            else:
+            elif self._layers[-1].settings != settings:
+                self._wait_to_be_alone(me, reason, patience_s)
+            if not self._layers or self._layers[-1].settings != settings:
                 self._layers.append(_Layer(dict(settings), _apply(spark, settings), reason))
+            layer = self._layers[-1]
+            layer.holders += 1
             self._blocks[me] = self._blocks.get(me, 0) + 1
-            return self._layers[-1], me
+            return layer, me
 
     def end(self, spark: Any, held: tuple[_Layer, int]) -> None:
         layer, thread = held
