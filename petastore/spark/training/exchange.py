@@ -11,14 +11,14 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
 from petastore.errors import InvalidArgumentError, WorkerError
 from petastore.spark.training.spool import Spool
 
-__all__ = ["Door", "Move", "moves", "taken"]
+__all__ = ["Move", "hand_out", "listening", "moves", "taken"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,87 +72,68 @@ def moves(there: Sequence[int], wanted: Sequence[int]) -> list[Move]:
 _END = b""
 
 
-class Door:
-    """TCP server from which other ranks fetch rows.
+def listening(host: str, secret: bytes, *, visitors: int) -> tuple[Listener, int]:
+    """Listen for connections of ranks that need rows; return the listener and its port.
 
-    Use it in a `with` block, whose end closes the server.
+    The end of a `with` block of the listener closes it.
 
     Args:
         host: Name or address of this host for other hosts.
         secret: Shared secret of the job's ranks.
+        visitors: Maximum number of connections that wait until they are accepted.
+
+    Raises:
+        WorkerError: This host cannot listen on its own name or address.
     """
+    try:
+        listener = Listener((host, 0), backlog=max(1, visitors), authkey=secret)
+    except OSError as problem:
+        raise WorkerError(
+            f"the executor must be able to listen at {host!r}, its host name in Spark, because executors exchange "
+            f"rows: {problem}. Set spark.executor.bindAddress or the host's name"
+        ) from problem
+    address: Any = listener.address
+    return listener, int(address[1])
 
-    def __init__(self, host: str, secret: bytes) -> None:
-        self._host, self._secret = host, secret
-        self._listener: Listener | None = None
 
-    def open(self, *, visitors: int) -> int:
-        """Start to listen for connections of other ranks.
+def hand_out(listener: Listener, spool: Spool, moves: Sequence[Move]) -> None:
+    """Send rows to the other ranks as planned, and remove them from the spool.
 
-        Args:
-            visitors: Maximum number of connections that wait until they are accepted.
+    Args:
+        listener: Listener of this rank.
+        spool: Rows to send from.
+        moves: Moves of this rank; each receiving rank connects once.
 
-        Returns:
-            Port of the server.
+    Raises:
+        WorkerError: A receiving rank has ended.
+        StorageError: A disk operation failed.
+    """
+    with contextlib.ExitStack() as stack:
+        visitors: dict[int, Connection[Any, Any]] = {}
+        for _ in moves:
+            visitor = stack.enter_context(_next_visitor(listener))
+            visitors[int.from_bytes(visitor.recv_bytes(8), "little")] = visitor
+        for move in moves:
+            _send(spool.take_last(move.rows), visitors[move.taker], move)
 
-        Raises:
-            WorkerError: This host cannot listen on its own name or address.
-        """
-        try:
-            self._listener = Listener((self._host, 0), backlog=max(1, visitors), authkey=self._secret)
-        except OSError as problem:
-            raise WorkerError(
-                f"the executor must be able to listen at {self._host!r}, its host name in Spark, because executors "
-                f"exchange rows: {problem}. Set spark.executor.bindAddress or the host's name"
-            ) from problem
-        address: Any = self._listener.address
-        return int(address[1])
 
-    def __enter__(self) -> Self:
-        return self
+def _next_visitor(listener: Listener) -> Connection[Any, Any]:
+    try:
+        while True:
+            # Reject every peer that does not know the secret.
+            with contextlib.suppress(AuthenticationError):
+                return listener.accept()
+    except OSError as problem:
+        raise WorkerError(f"an executor that needs rows did not connect: {problem}") from problem
 
-    def __exit__(self, *_: object) -> None:
-        if self._listener is not None:
-            self._listener.close()
 
-    def hand_out(self, spool: Spool, moves: Sequence[Move]) -> None:
-        """Send rows to the other ranks as planned, and remove them from the spool.
-
-        Args:
-            spool: Rows to send from.
-            moves: Moves of this rank; each receiving rank connects once.
-
-        Raises:
-            WorkerError: A receiving rank has ended.
-            StorageError: A disk operation failed.
-        """
-        with contextlib.ExitStack() as stack:
-            visitors: dict[int, Connection[Any, Any]] = {}
-            for _ in moves:
-                visitor = stack.enter_context(self._next_visitor())
-                visitors[int.from_bytes(visitor.recv_bytes(8), "little")] = visitor
-            for move in moves:
-                self._send(spool.take_last(move.rows), visitors[move.taker], move)
-
-    def _next_visitor(self) -> Connection[Any, Any]:
-        if self._listener is None:
-            raise WorkerError("internal error: rows were requested before the exchange listened")
-        try:
-            while True:
-                # Reject every peer that does not know the secret.
-                with contextlib.suppress(AuthenticationError):
-                    return self._listener.accept()
-        except OSError as problem:
-            raise WorkerError(f"an executor that needs rows did not connect: {problem}") from problem
-
-    @staticmethod
-    def _send(batches: Iterator[pa.RecordBatch], visitor: Connection[Any, Any], move: Move) -> None:
-        try:
-            for batch in batches:
-                visitor.send_bytes(batch.serialize())
-            visitor.send_bytes(_END)
-        except (ConnectionError, EOFError) as problem:
-            raise WorkerError(f"rank {move.taker} failed before it received {move.rows:,} rows: {problem}") from None
+def _send(batches: Iterator[pa.RecordBatch], visitor: Connection[Any, Any], move: Move) -> None:
+    try:
+        for batch in batches:
+            visitor.send_bytes(batch.serialize())
+        visitor.send_bytes(_END)
+    except (ConnectionError, EOFError) as problem:
+        raise WorkerError(f"rank {move.taker} failed before it received {move.rows:,} rows: {problem}") from None
 
 
 def taken(move: Move, address: tuple[str, int], secret: bytes, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

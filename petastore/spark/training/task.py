@@ -14,6 +14,7 @@ that Spark ends the ranks that wait for it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import time
@@ -30,7 +31,7 @@ from petastore.schema import Unischema
 from petastore.schema.arrow import storage_schema
 from petastore.spark.dataframe import encode_numbered
 from petastore.spark.session import free_port
-from petastore.spark.training.exchange import Door, Move, moves, taken
+from petastore.spark.training.exchange import Move, hand_out, listening, moves, taken
 from petastore.spark.training.spool import LocalRows, Spool
 from petastore.spark.training.trainer import Outcome, Trainer
 from petastore.writers.parquet import FileLayout
@@ -148,11 +149,14 @@ class _Rank:
 
     def _spooled(self, folder: str, batches: Iterator[pa.RecordBatch]) -> tuple[LocalRows, Mapping[str, str]]:
         spool = Spool(folder, self.job.schema, self.job.layout, self.rank)
-        with Door(self.hosts[self.rank], self.job.secret) as door:
+        with contextlib.ExitStack() as stack:
 
             def write() -> dict[str, Any]:
                 spool.append(encode_numbered(batches, self.job.schema, self.job.columns))
-                return {"rows": spool.num_rows, "port": door.open(visitors=len(self.hosts))}
+                host, secret = self.hosts[self.rank], self.job.secret
+                self._listener, port = listening(host, secret, visitors=len(self.hosts))
+                stack.enter_context(self._listener)
+                return {"rows": spool.num_rows, "port": port}
 
             told = self._agreed(write)
             there = [int(facts["rows"]) for facts in told]
@@ -160,7 +164,7 @@ class _Rank:
 
             def trade() -> dict[str, Any]:
                 parts = Parts.of(sum(there), ranks=len(there))
-                self._trade(spool, door, moves(there, parts.rows), addresses)
+                self._trade(spool, moves(there, parts.rows), addresses)
                 ports = [free_port(self.hosts[self.rank]) for _ in range(2)]
                 return {"stored": spool.stored(), "ports": ports}
 
@@ -170,10 +174,10 @@ class _Rank:
         rows = LocalRows(folder, Shard(self.rank, len(there)), sum(there), lanes, self.job.restarts)
         return rows, self._environment([facts["ports"] for facts in told])
 
-    def _trade(self, spool: Spool, door: Door, all_moves: list[Move], addresses: list[tuple[str, int]]) -> None:
+    def _trade(self, spool: Spool, all_moves: list[Move], addresses: list[tuple[str, int]]) -> None:
         given = [move for move in all_moves if move.giver == self.rank]
         if given:
-            door.hand_out(spool, given)
+            hand_out(self._listener, spool, given)
         for move in all_moves:
             if move.taker == self.rank:
                 stored = storage_schema(self.job.schema)

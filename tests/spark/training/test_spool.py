@@ -21,7 +21,7 @@ from petastore.plan.request import Shard
 from petastore.schema.arrow import storage_schema
 from petastore.spark.dataframe import encode_batches
 from petastore.spark.training import LocalRows
-from petastore.spark.training.exchange import Door, Move, moves, taken
+from petastore.spark.training.exchange import Move, hand_out, listening, moves, taken
 from petastore.spark.training.spool import Spool
 from petastore.writers.parquet import FileLayout
 
@@ -119,9 +119,9 @@ def test_local_rows_reader_resumes_only_with_the_same_rows(tmp_path: Path) -> No
 def test_row_exchange_requires_the_secret(tmp_path: Path) -> None:
     giver, taker = spool_of(tmp_path / "a", 0, range(20)), spool_of(tmp_path / "b", 1, range(0))
     move = Move(0, 1, 8)
-    with Door("127.0.0.1", b"secret") as door:
-        port = door.open(visitors=2)
-        others = threading.Thread(target=door.hand_out, args=(giver, [move]))
+    listener, port = listening("127.0.0.1", b"secret", visitors=2)
+    with listener:
+        others = threading.Thread(target=hand_out, args=(listener, giver, [move]))
         others.start()
         with pytest.raises(AuthenticationError, match="digest sent was rejected"):
             list(taken(move, ("127.0.0.1", port), b"a guess", STORED))
@@ -132,18 +132,15 @@ def test_row_exchange_requires_the_secret(tmp_path: Path) -> None:
 
 
 def test_row_exchange_names_a_missing_peer(tmp_path: Path) -> None:
-    with Door("127.0.0.1", b"secret") as door:
-        port = door.open(visitors=1)
+    listener, port = listening("127.0.0.1", b"secret", visitors=1)
+    listener.close()
     with pytest.raises(WorkerError, match=r"rank 3 failed before it sent 8 rows: \[Errno 111\] Connection refused"):
         list(taken(Move(3, 1, 8), ("127.0.0.1", port), b"secret", pa.schema([])))
 
 
 def test_row_exchange_names_an_unreachable_host() -> None:
-    with (
-        Door("192.0.2.1", b"secret") as door,
-        pytest.raises(WorkerError, match=r"must be able to listen at '192\.0\.2\.1'"),
-    ):
-        door.open(visitors=1)
+    with pytest.raises(WorkerError, match=r"must be able to listen at '192\.0\.2\.1'"):
+        listening("192.0.2.1", b"secret", visitors=1)
 
 
 @pytest.mark.parametrize(
