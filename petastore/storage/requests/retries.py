@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from petastore.errors import InvalidArgumentError, PetastoreError
+from petastore.forks import made_anew_in_children
 from petastore.monitoring.activity import Request, adopted, overdue, request_by_thread, requests_of
 from petastore.storage.requests.failure_kinds import is_unknown_host, kind_of, statuses_in
 from petastore.threads import Daemon, is_daemon_of_ours
@@ -365,7 +366,7 @@ def _work(waiting: _Waiting) -> None:
 class SingleFlight(Generic[_Key, _Made]):
     """Makes one call for all threads that request the same key at the same time.
 
-    Thread-safe, without a lock.
+    Thread-safe. A forked child starts without calls, because the threads that make them do not exist in the child.
 
     Example:
         >>> flights: SingleFlight[str, int] = SingleFlight()
@@ -374,6 +375,12 @@ class SingleFlight(Generic[_Key, _Made]):
     """
 
     def __init__(self) -> None:
+        self.make_anew()
+        made_anew_in_children(self)
+
+    def make_anew(self) -> None:
+        """Create a new lock, and drop all calls, in a forked child."""
+        self._lock = threading.Lock()
         self._running: dict[_Key, Future[_Made]] = {}
 
     def result(self, key: _Key, call: Callable[[], _Made]) -> _Made:
@@ -387,9 +394,7 @@ class SingleFlight(Generic[_Key, _Made]):
         own: Future[_Made] = Future()
         running = own
         try:
-            running = self._running.setdefault(key, own)
-            if running.done():  # Ctrl-C kept the first thread from removing it
-                running = self._running[key] = own
+            running = self._running_call(key, own)
             if running is own:
                 make(call, own)
             return running.result()
@@ -398,6 +403,18 @@ class SingleFlight(Generic[_Key, _Made]):
                 own.set_exception(problem)
             raise
         finally:
+            self._remove(key, own)
+            del own, running  # avoids a reference cycle between the exception and this frame
+
+    def _running_call(self, key: _Key, own: Future[_Made]) -> Future[_Made]:
+        """Return the future of the running call for a key; without such a call, add `own`."""
+        with self._lock:
+            running = self._running.get(key)
+            if running is None or running.done():  # done if Ctrl-C kept its thread from removing it
+                running = self._running[key] = own
+        return running
+
+    def _remove(self, key: _Key, own: Future[_Made]) -> None:
+        with self._lock:
             if self._running.get(key) is own:
                 del self._running[key]
-            del own, running  # avoids a reference cycle between the exception and this frame
