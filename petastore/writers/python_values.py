@@ -97,7 +97,7 @@ def _inferred(values: Any) -> ArrowColumn:
         if isinstance(values, np.ndarray):
             values = _in_unit_of_arrow(values.astype(values.dtype.newbyteorder("="), copy=False))
         return pa.array(values, from_pandas=False)
-    _refuse_mixed_times(values)
+    _refuse_mixed_times(values, nan_is_null=uses_nan)
     column = pa.array(values, from_pandas=uses_nan)
     has_nan_inside = uses_nan and pa.types.is_nested(column.type) and _has_null_numbers(column)
     if not (has_nan_inside or _may_change(column.type)):
@@ -113,7 +113,7 @@ def _inferred(values: Any) -> ArrowColumn:
     return _exact(column, objects)
 
 
-def _refuse_mixed_times(values: Iterable[Any]) -> None:
+def _refuse_mixed_times(values: Iterable[Any], *, nan_is_null: bool) -> None:
     """Raise an error for times of NumPy that other values of NumPy follow, with which pyarrow 26 crashes.
 
     Values inside dicts are not checked.
@@ -121,17 +121,23 @@ def _refuse_mixed_times(values: Iterable[Any]) -> None:
     Raises:
         TypeError: The values are mixed.
     """
-    first = next((leaf for leaf in _leaves(values) if leaf is not None and not _is_missing(leaf)), None)
+    first = next((leaf for leaf in _leaves(values) if not _is_missing(leaf)), None)
     if isinstance(first, (np.datetime64, np.ndarray)) and first.dtype.kind == "M":
         for leaf in _leaves(values):
-            if isinstance(leaf, (np.generic, np.ndarray)) and leaf.dtype.kind != "M":
+            is_null = nan_is_null and isinstance(leaf, float) and leaf != leaf  # Arrow knows only NaN of float64
+            if isinstance(leaf, (np.generic, np.ndarray)) and leaf.dtype.kind != "M" and not is_null:
                 raise TypeError(f"{first.dtype} and {leaf.dtype} are mixed")
 
 
 def _leaves(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield the values inside lists, at any depth."""
+    """Yield the values inside lists, at any depth, except None."""
     for value in values:
-        yield from _leaves(value) if _has_objects(value) else (value,)
+        if value is None:
+            continue
+        if _has_objects(value):
+            yield from _leaves(value)
+        else:
+            yield value
 
 
 def _not_inferred(values: list[Any]) -> pa.Array:
@@ -260,7 +266,8 @@ def _items(values: list[Any]) -> Iterator[Any]:
 
 
 def _has_objects(value: Any) -> bool:
-    return isinstance(value, (list, tuple, set)) or (isinstance(value, np.ndarray) and value.dtype == np.dtype(object))
+    is_list = isinstance(value, (list, tuple, set))
+    return is_list or (isinstance(value, np.ndarray) and value.ndim > 0 and value.dtype == np.dtype(object))
 
 
 def _exact_time_type(kind: pa.DataType, values: list[Any]) -> pa.DataType:

@@ -177,6 +177,16 @@ def test_masked_value_after_an_array_of_times_becomes_null(tmp_path: Path) -> No
         ]
 
 
+def test_nan_in_a_pandas_column_of_arrays_of_times_becomes_null(tmp_path: Path) -> None:
+    times = np.array([5, 6], "M8[us]")
+    columns: list[list[Any]] = [[times, np.float64("nan")], [float("nan"), np.float64("nan"), times]]
+    for number, values in enumerate(columns):
+        found = written(tmp_path / str(number), {"x": pd.Series(values, dtype=object)})
+        assert [None if value is None else value.tolist() for value in found] == [
+            times.tolist() if value is times else None for value in values
+        ]
+
+
 def test_time_of_day_with_a_time_zone_is_rejected(tmp_path: Path) -> None:
     values = [dt.time(1, tzinfo=dt.timezone(dt.timedelta(hours=5)))]
     with pytest.raises(SchemaError, match="Arrow has no type for times of day with a time zone"):
@@ -216,6 +226,7 @@ def test_times_in_units_that_arrow_lacks_are_converted(tmp_path: Path, values: A
         pytest.param([{"a": np.arange(2)}, {"a": np.ones((2, 2))}], "1-dimensional", id="arrays in structs"),
         pytest.param(np.array([2**40], "M8[D]"), "too large", id="day"),
         pytest.param([np.datetime64("300000-01-01", "s"), np.datetime64(5, "ns")], "units s and ns", id="units"),
+        pytest.param([np.array(None, object)], "Only 1D arrays accepted", id="0-dimensional"),
         pytest.param([np.datetime64(5, "ns"), np.int16(3)], r"datetime64\[ns\] and int16 are mixed", id="mixed"),
         pytest.param(
             [None, [[np.array([5], "M8[us]")], [np.ones(1)]]],
