@@ -16,6 +16,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 DOORS = (
     "tests/test_front.py",
     "tests/test_plain_parquet.py",
@@ -94,7 +96,7 @@ def _reaching(mutant: dict[str, Any], tree: Path, tier: str) -> list[str]:
     data = CoverageData(str(_covered(mutant["package"], tree, tier)))
     data.read()
     contexts = data.contexts_by_lineno(str((tree / mutant["file"]).resolve())).get(mutant["line"], [])
-    tests = {context.partition("|")[0] for context in contexts if context}
+    tests = {context.rpartition("|")[0] for context in contexts if context}  # the part before the phase of the test
     return _quickest_first(tests, mutant["package"], tree, tier) if tests else list(TESTS[mutant["package"]])
 
 
@@ -135,6 +137,7 @@ def _killer(tests: list[str], tree: Path, tier: str) -> str:
         return "timeout"
     if ran.returncode in (0, 5):
         return ""
+    assert ran.returncode != pytest.ExitCode.USAGE_ERROR or "ImportError" in ran.stderr + ran.stdout, ran.stderr
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)
     return failed[1] if failed else f"exit code {ran.returncode}"
 
