@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -83,7 +84,15 @@ class EpochTracker:
         self._in_flight: Cursor | None = None  # cursor after the batch that is being transferred
         self._epoch: int | None = None  # epoch at which the next loop begins
         self._numbers = EpochNumbers()
-        self._lock = forks.Lock()
+        self.make_anew()
+        forks.made_anew_in_children(self)
+
+    def make_anew(self) -> None:
+        """Create a new lock.
+
+        A forked child calls this method, because a thread of the parent may hold the old lock.
+        """
+        self._lock = threading.Lock()
 
     def start(self, batch_size: int, *, again: bool = False) -> Iterator[Batch]:
         """Return an iterator of a new loop's batches; the loop begins at its first `next`.
