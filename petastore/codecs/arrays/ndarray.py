@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -20,7 +19,16 @@ from petastore.codecs.declared import array_to_write, arrays_alike, check_array_
 from petastore.errors import DecodeError, EncodeError
 from petastore.schema.field import JsonValue, UnischemaField, Viewer
 
-__all__ = ["ArrayCodec", "NdarrayCodec"]
+__all__ = ["ArrayCodec", "Blocks", "NdarrayCodec"]
+
+# Headers are compared in chunks of this many rows: 4096 headers of 128 bytes fit into the second-level CPU cache.
+_ROWS_AT_ONCE = 4096
+
+_FEW_ROWS = 500
+"""Maximum number of rows for which headers are compared as NumPy byte strings.
+
+Such a comparison ignores zero bytes at the end, but a header never ends with a zero byte.
+"""
 
 
 class ArrayCodec(abc.ABC):
@@ -141,24 +149,15 @@ class NdarrayCodec(ArrayCodec):
             DecodeError: As `decode`, with `row` set.
         """
         found = byte_cells(cells, field)
-        try:
-            block = _block(found, field)
-        except DecodeError as problem:
-            raise problem.at(row=0) from None
-        if block is None:
+        if not decode_alike(found, Blocks(field), out):
             put_npy_cells(found.__getitem__, field, out)
-        elif field.is_fixed and not field.dtype.hasobject:
-            np.copyto(out, block)
-        else:
-            native = block.astype(block.dtype.newbyteorder("="), order="C", copy=True)
-            out[:] = np.fromiter(native, np.object_, count=len(found))
 
     def viewer(self, field: UnischemaField) -> Viewer:
         """Return a function that views a column as one array, zero-copy.
 
         The function returns None if the headers (dtype and shape) of the cells differ.
         """
-        return functools.partial(_view, field)
+        return Blocks(field).view
 
     def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
         """Return the size of each cell, which is an upper bound of its decoded size.
@@ -258,44 +257,99 @@ def _native(stored: NDArray[Any], field: UnischemaField) -> NDArray[Any]:
     return exact_times(native, field.dtype) if native.dtype.kind in "mM" else native
 
 
-def _view(field: UnischemaField, cells: pa.Array) -> NDArray[Any] | None:
-    """Return a view of a column as one array (rows, *shape), zero-copy.
+def decode_alike(found: ByteCells, blocks: Blocks, out: NDArray[Any]) -> bool:
+    """Decode all cells as one array, if their headers are equal.
 
-    Return None if the cells' headers differ, or if a cell is null or invalid.
+    Return whether the headers are equal; if they differ, `out` is unchanged.
+
+    Args:
+        found: The `.npy` bytes of each row.
+        blocks: Viewer of the field's cells as one block; it caches the last header.
+        out: As in `decode_column`; must not share memory with the cells.
+
+    Raises:
+        DecodeError: The header has another dtype or shape than declared; `row` is 0.
     """
-    if cells.null_count:
-        return None
     try:
-        return _block(byte_cells(cells, field), field)
-    except DecodeError:
-        return None  # `decode_column` raises an error with the reason if these cells are read
+        block = blocks.block(found)
+    except DecodeError as problem:
+        raise problem.at(row=0) from None
+    if block is None:
+        return False
+    if blocks.field.is_fixed and not blocks.field.dtype.hasobject:
+        np.copyto(out, block)
+    else:
+        native = block.astype(block.dtype.newbyteorder("="), order="C", copy=True)
+        out[:] = np.fromiter(native, np.object_, count=len(found))
+    return True
 
 
-def _block(found: ByteCells, field: UnischemaField) -> NDArray[Any] | None:
-    """Return a view of all cells as one array (rows, *shape), zero-copy.
+class Blocks:
+    """Zero-copy view of a column of `.npy` cells as one array. Thread-safe.
 
-    Return None if the cells' headers differ, if the first cell is not an array, or if its time unit differs from the
-    field's.
+    The view exists only if all cells have the same header. Successive columns usually have the same header, so a header
+    is parsed and compared with the field only once.
+    """
+
+    def __init__(self, field: UnischemaField) -> None:
+        self.field = field
+        """Declared field."""
+        self._last: tuple[bytes, NpyHeader] | None = None  # header of the last column, as bytes and parsed
+
+    def view(self, cells: pa.Array) -> NDArray[Any] | None:
+        """Return a view of a column as one array (rows, *shape).
+
+        Return None if the cells' headers differ, or if a cell is null or invalid.
+        """
+        if cells.null_count:
+            return None
+        try:
+            return self.block(byte_cells(cells, self.field))
+        except DecodeError:
+            return None  # `decode_column` raises an error with the reason if these cells are read
+
+    def block(self, found: ByteCells) -> NDArray[Any] | None:
+        """Return a view of all cells as one array (rows, *shape), zero-copy.
+
+        Return None if the cells' headers differ.
+
+        Raises:
+            DecodeError: The header has another dtype or shape than declared.
+        """
+        step = found.even_size
+        if step is None:
+            return None
+        start, rows, head = int(found.starts[0]), len(found), self._last
+        if head is None or len(head[0]) + head[1].payload != step or not _begins_with(found, start, head[0]):
+            head = _checked_head(found[0], self.field)
+            if head is None:
+                return None
+            self._last = head
+        encoded, header = head
+        if not _same_headers(found.data, start, len(encoded), rows, step):
+            return None
+        return _elements(found.data, start, header, rows=rows, step=step)
+
+
+def _begins_with(found: ByteCells, at: int, start: bytes) -> bool:
+    return found.data[at : at + len(start)].tobytes() == start
+
+
+def _checked_head(cell: NDArray[np.uint8], field: UnischemaField) -> tuple[bytes, NpyHeader] | None:
+    """Return the header of a cell, as bytes and parsed.
+
+    Return None if the cell is not an array, or if its time unit differs from the field's.
 
     Raises:
         DecodeError: The header has another dtype or shape than declared.
     """
-    step = found.even_size
-    if step is None:
-        return None
     try:
-        header = header_of(found[0])
+        header = header_of(cell)
     except NpyError:
         return None
     _check_header(header, field)
-    start, rows = int(found.starts[0]), len(found)
-    is_in_unit = header.dtype.kind not in "mM" or header.dtype.newbyteorder("=") == field.dtype
-    # Headers are usually multiples of 16 bytes, so 8 bytes are compared at once.
-    word = np.dtype(np.uint64 if header.size % 8 == 0 else np.uint8)
-    heads = np.ndarray((rows, header.size // word.itemsize), word, found.data.data, start, (step, word.itemsize))
-    if not is_in_unit or not (heads == heads[0]).all():
-        return None
-    return _elements(found.data, start, header, rows=rows, step=step)
+    in_another_unit = header.dtype.kind in "mM" and header.dtype.newbyteorder("=") != field.dtype
+    return None if in_another_unit else (cell[: header.size].tobytes(), header)
 
 
 def _elements(data: NDArray[np.uint8], start: int, header: NpyHeader, *, rows: int, step: int) -> NDArray[Any]:
@@ -309,6 +363,27 @@ def _elements(data: NDArray[np.uint8], start: int, header: NpyHeader, *, rows: i
         step: Distance in bytes from the start of a cell to the start of the next one.
     """
     return np.ndarray((rows, *header.shape), header.dtype, data.data, start + header.size, (step, *header.strides))
+
+
+def _same_headers(data: NDArray[np.uint8], start: int, size: int, rows: int, step: int) -> bool:
+    """Return whether all cells begin with the same header.
+
+    Args:
+        data: Contiguous bytes that hold all cells.
+        start: Position of the first cell.
+        size: Bytes of a header. The last one must not be 0, because NumPy ignores zero bytes at the end of strings.
+        rows: Number of cells.
+        step: Distance in bytes from the start of a cell to the start of the next one.
+    """
+    if rows <= _FEW_ROWS:
+        # NumPy compares small arrays without releasing the GIL. Reacquiring the GIL would take longer than comparing.
+        texts = np.ndarray(rows, f"S{size}", data.data, start, step)
+        return bool((texts == texts[0]).all())
+    # Headers are usually multiples of 16 bytes, so 8 bytes are compared at once, which is as fast as one byte.
+    word = np.dtype(np.uint64 if size % 8 == 0 else np.uint8)
+    heads = np.ndarray((rows, size // word.itemsize), word, data.data, start, (step, word.itemsize))
+    first = heads[0].copy()
+    return all(bool((heads[begin : begin + _ROWS_AT_ONCE] == first).all()) for begin in range(0, rows, _ROWS_AT_ONCE))
 
 
 def _is_stack(values: Sequence[Any] | NDArray[Any]) -> bool:
