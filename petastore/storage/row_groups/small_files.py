@@ -19,7 +19,6 @@ from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import read_up_to
 from petastore.storage.footers.footer import Footer
 from petastore.storage.footers.footer_cache import FooterCache
-from petastore.storage.ranges.fetch import FetchedRanges
 from petastore.storage.ranges.pinned_files import PinnedFiles
 from petastore.storage.requests.failures import raise_alone
 from petastore.storage.requests.retries import at_once, read_right
@@ -135,27 +134,23 @@ class SmallFiles:
             return whole, self.footers.found(self.location, file, whole)
 
         def again() -> tuple[bytes, Footer]:
-            found = self._with_footer(pinned, file, self._whole(pinned, file))
+            found = self._fetch_pinned(pinned, file)
             pinned.fetcher.note_damaged()
             return found
 
-        fetched = self._whole(pinned, file)  # outside of the first attempt: a rewritten file is not fetched again
         # A damaged file has another digest than the inventory.
         refused = MetadataError, DatasetChangedError
-        return read_right(functools.partial(self._with_footer, pinned, file, fetched), again, refused=refused)
+        return read_right(functools.partial(self._fetch_pinned, pinned, file), again, refused=refused)
 
-    def _whole(self, pinned: PinnedFiles, file: DataFile) -> FetchedRanges:
+    def _fetch_pinned(self, pinned: PinnedFiles, file: DataFile) -> tuple[bytes, Footer]:
         known = self.footers.kept(self.location, file)
-        return pinned.whole(file, None if known is None else known.version)
-
-    def _with_footer(self, pinned: PinnedFiles, file: DataFile, fetched: FetchedRanges) -> tuple[bytes, Footer]:
+        fetched = pinned.whole(file, None if known is None else known.version)
         whole = fetched.read(0, file.size).to_pybytes()
         version = fetched.version if fetched.version.tells else None
         footer = self.footers.found(self.location, file, whole, version)
         if pinned.settled(file, fetched.version).is_same(fetched.version):
             return whole, footer
-        # Another thread has already found another version.
-        return self._with_footer(pinned, file, self._whole(pinned, file))
+        return self._fetch_pinned(pinned, file)  # another thread has already found another version
 
     def _table(self, file: DataFile, ordinal: int, part: Part, whole: bytes, footer: Footer) -> pa.Table | None:
         """Return columns of a row group as a table, given the bytes and the footer of the file.

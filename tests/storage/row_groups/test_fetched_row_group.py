@@ -170,22 +170,6 @@ def test_small_file_footer_with_a_flipped_bit_is_fetched_again(place: int, serve
     files.close()
 
 
-def test_rewritten_small_file_is_not_fetched_again(served: Served, proxy: FaultProxy) -> None:
-    folder = served.root / uuid.uuid4().hex
-    folder.mkdir()
-    pq.write_table(pa.table({"id": np.arange(100)}), folder / "a.parquet")
-    location, footers = open_location([f"{proxy.url}/{folder.name}/a.parquet"]), FooterCache()
-    file, files = read_footer(location, "a.parquet").file, OpenFiles()
-    stored = StoredRowGroups(location, footers, files, KeptFiles())
-    list(stored.read_in_parts(file, 0, [Part(("id",))]))
-    pq.write_table(pa.table({"id": np.arange(100)[::-1]}), folder / "a.parquet")
-    proxy.begin(Faults())
-    with pytest.raises(DatasetChangedError, match=r"a\.parquet"):
-        list(stored.read_in_parts(file, 0, [Part(("id",))]))
-    assert proxy.counted.requests == 2
-    files.close()
-
-
 @pytest.mark.parametrize("together", [False, True])
 def test_small_file_with_a_flipped_bit_is_fetched_again(together: bool, served: Served, proxy: FaultProxy) -> None:
     folder = served.root / uuid.uuid4().hex
