@@ -126,30 +126,27 @@ class FetchedRowGroup:
     ordinal: int
     asked: Asked
 
-    whole: bool
-    """Whether most of each column chunk will be read.
-
-    If False, byte ranges are fetched, unless there is a disk cache, which stores whole chunks.
-    """
-
-    request_bytes: int | None
-    """Bytes of a column chunk to fetch at a time while reading; None means that `whole` decides."""
-
     def _chunks(self) -> RowGroupChunks:
         return row_group_chunks(self.footer, self.ordinal, self.asked)
 
-    def open(self) -> OpenedFile:
+    def open(self, *, whole: bool, request_bytes: int | None = None) -> OpenedFile:
         """Open the remote file for reading the columns of this row group.
 
         Whole column chunks are fetched now, or byte ranges of the chunks when Arrow reads them.
+
+        Args:
+            whole: Whether most of each column chunk will be read. If False, byte ranges are fetched, unless there is a
+                disk cache, which stores whole chunks.
+            request_bytes: Bytes of a column chunk to fetch at a time while reading; None means that
+                `whole` decides.
 
         Raises:
             DecodeError: The footer is invalid.
             StorageError: Ranges cannot be fetched.
         """
-        if self.request_bytes is not None:
-            return OpenedFile(self._as_needed(), self.footer, is_near=False, buffer_bytes=self.request_bytes)
-        if not self.whole and self.pinned.cache is None:
+        if request_bytes is not None:
+            return OpenedFile(self._as_needed(), self.footer, is_near=False, buffer_bytes=request_bytes)
+        if not whole and self.pinned.cache is None:
             return OpenedFile(self._as_needed(), self.footer, is_near=False)
         # With a cache, whole chunks are fetched even for the first rows, so that the next read needs no request.
         return OpenedFile(in_memory_file(self._fetched(self._chunks())), self.footer, buffer_bytes=0)

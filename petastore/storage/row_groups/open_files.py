@@ -167,8 +167,8 @@ class OpenFiles:
             return Reading(self, location, footer, (ordinal,), asked)
         from petastore.storage.row_groups.fetched_row_group import FetchedRowGroup  # local files do not need it
 
-        fetched = FetchedRowGroup(pinned, self.ahead, location, footer, ordinal, asked, whole, request_bytes)
-        return Reading(self, location, footer, (ordinal,), asked, fetched)
+        fetched = FetchedRowGroup(pinned, self.ahead, location, footer, ordinal, asked)
+        return Reading(self, location, footer, (ordinal,), asked, fetched, whole=whole, request_bytes=request_bytes)
 
     def lent(self, location: Location, footer: Footer) -> LocalFile:
         """Take an open local file with this footer from the pool, or open the file.
@@ -251,6 +251,9 @@ class Reading:
         ordinals: Numbers of the row groups; a single one if ranges are fetched.
         asked: Columns to read from each row group, one tuple for each part (columns that are read together).
         fetched: Fetched ranges of the row group; None for a local file.
+        whole: Whether most of each column chunk will be read. If False, only the needed byte ranges of a remote file
+            are fetched, unless there is a disk cache.
+        request_bytes: Bytes of a column chunk that are fetched at a time; None fetches whole chunks.
     """
 
     def __init__(
@@ -261,12 +264,15 @@ class Reading:
         ordinals: Sequence[int],
         asked: Asked,
         fetched: FetchedRowGroup | None = None,
+        *,
+        whole: bool = True,
+        request_bytes: int | None = None,
     ) -> None:
         self._files, self._location, self._footer = files, location, footer
         self._ordinals, self._asked, self._fetched = ordinals, asked, fetched
         self._local = files.lent(location, footer) if fetched is None else None
         self._is_settled = False
-        self.opened = self._opened() if fetched is None else fetched.open()
+        self.opened = self._opened() if fetched is None else fetched.open(whole=whole, request_bytes=request_bytes)
 
     def __enter__(self) -> Self:
         return self
