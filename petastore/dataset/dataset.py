@@ -49,9 +49,10 @@ from petastore.storage.footers.footer import Footer
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.ranges.pinned_files import KeptFiles, cache_for
 from petastore.storage.requests.retries import at_once
-from petastore.storage.row_groups.asked_columns import Part, in_one, joined
+from petastore.storage.row_groups.asked_columns import Part, in_one
 from petastore.storage.row_groups.open_files import OpenFiles
-from petastore.storage.row_groups.row_group import StoredRowGroups
+from petastore.storage.row_groups.read_together import joined, read_row_groups_together
+from petastore.storage.row_groups.row_group import fetch_ahead, read_row_group, read_row_group_in_parts
 
 __all__ = ["Dataset", "ReadInParts"]
 
@@ -403,7 +404,7 @@ class Dataset:
         columns = [name for name in unit.columns if name not in self.partition_names]
         if not columns:
             return pa.table({})
-        table = self._row_groups().read(unit.file, unit.row_group, columns)
+        table = read_row_group(self.location, unit.file, unit.row_group, columns, footers=self.footers, kept=self.kept)
         (held,) = held_against_directory(iter([table]), self._stored_keys, unit.file, unit.row_group)
         return held
 
@@ -431,7 +432,9 @@ class Dataset:
             DatasetChangedError if the file differs from the inventory, and StorageError if the file cannot be read. It
             raises DecodeError if pages are damaged, or if a stored partition key contradicts its directory.
         """
-        read = self._row_groups(files).read_in_parts
+        read = functools.partial(
+            read_row_group_in_parts, self.location, footers=self.footers, files=files, kept=self.kept
+        )
         return functools.partial(self._held, read) if self.stored_keys else read
 
     def fetch_ahead(
@@ -446,10 +449,8 @@ class Dataset:
             files: Store of the prefetched data; pass it to `reading` too.
             by_cache: Whether the disk cache stores the data when it arrives, or only when it is read.
         """
-        self._row_groups(files).fetch_ahead(file, ordinal, columns, by_cache=by_cache)
-
-    def _row_groups(self, files: OpenFiles | None = None) -> StoredRowGroups:
-        return StoredRowGroups(self.location, self.footers, files, self.kept)
+        asked = (file, ordinal, columns)
+        fetch_ahead(self.location, *asked, footers=self.footers, files=files, kept=self.kept, by_cache=by_cache)
 
     def _held(self, read: ReadInParts, file: DataFile, ordinal: int, parts: Sequence[Part]) -> Iterator[pa.Table]:
         """Read a row group, and compare its stored partition keys with the directory name."""
@@ -477,7 +478,7 @@ class Dataset:
         if self.stored_keys:
             read, whole = self.reading(files), [in_one(parts)]
             return joined((table for file, ordinal in asked for table in read(file, ordinal, whole)), parts)
-        return self._row_groups(files).read_together(asked, parts)
+        return read_row_groups_together(self.location, asked, parts, footers=self.footers, files=files, kept=self.kept)
 
     def partition_values(self, columns: Sequence[str]) -> dict[str, pa.Array]:
         """Return a dict from partition column to its values, one per row group.
@@ -514,7 +515,7 @@ class Dataset:
             return
         stored = StoredKey(field_from_arrow(footer.arrow_schema.field(key)))
         for row_group in range(len(footer.rows)):
-            table = self._row_groups().read(file, row_group, [key])
+            table = read_row_group(self.location, file, row_group, [key], footers=self.footers, kept=self.kept)
             for _ in held_against_directory(iter([table]), [stored], file, row_group):
                 pass
 

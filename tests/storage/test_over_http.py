@@ -19,7 +19,7 @@ from petastore.storage.files.listing import list_data_files
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer, read_footers
-from petastore.storage.row_groups.row_group import StoredRowGroups
+from petastore.storage.row_groups.row_group import read_row_group
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -87,7 +87,7 @@ def test_http_files_are_read_by_ranges(tmp_path: Path, server: tuple[str, type[H
     assert [footer.groups["rows"].tolist() for footer in footers] == [[500, 500]] * 2
     # One range request per footer, for the end of the file; before that fsspec sends a HEAD request.
     assert [path for path, asked in handler.asked if asked.startswith("bytes=")] == ["/a.parquet", "/b.parquet"]
-    table = StoredRowGroups(location, FooterCache()).read(footers[1].file, 1, ["c7"])
+    table = read_row_group(location, footers[1].file, 1, ["c7"], footers=FooterCache())
     assert table.column("c7").to_pylist() == list(range(500, 1000))
 
 

@@ -14,7 +14,7 @@ import pytest
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.metadata.manifest import read_manifest
-from petastore.storage.row_groups.row_group import StoredRowGroups
+from petastore.storage.row_groups.row_group import read_row_group
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -41,7 +41,7 @@ def stored(url: str) -> list[dict[str, Any]]:
     for index, ordinal in zip(inventory.file.tolist(), inventory.ordinal.tolist(), strict=True):
         file = inventory.files[index]
         names = list(footers.get(location, file).leaves)
-        rows += StoredRowGroups(location, footers).read(file, ordinal, names).to_pylist()
+        rows += read_row_group(location, file, ordinal, names, footers=footers).to_pylist()
     return rows
 
 

@@ -1,9 +1,16 @@
-"""Selected columns of a row group: leaf numbers, checks of rows and values, casts, and the layout of tables."""
+"""Selected columns of a row group: leaf numbers, checks of sizes, and casts.
+
+The decoded size of dictionary-encoded text is computed before memory is allocated. If a million rows have the same text
+of one megabyte, it takes one megabyte in the file, but one terabyte in memory. Recent writers store the decoded size in
+the footer. If it is missing and the column might be too large, the column is first read as an Arrow dictionary, which
+has each text once. The longest text of the dictionary usually shows that the column is small enough; otherwise the
+lengths of the texts of all rows are added. The result is cached with the footer.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,29 +18,166 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.arrow import compute as pc
-from petastore.arrow import conformed_column, numbers_of
+from petastore.arrow import conformed_column, flags_of, numbers_of
 from petastore.errors import DecodeError, InvalidArgumentError, SchemaError
+from petastore.storage.footers.chunk_metadata import ChunkContents
 from petastore.storage.footers.footer import Footer
 from petastore.storage.row_groups.opened_file import pyarrow_wheel
 
 __all__ = [
     "MOST_BYTES",
     "Part",
-    "as_asked",
+    "arranged",
+    "check_copies",
     "check_rows",
     "check_whole_microseconds",
+    "copied_bytes",
     "divided",
     "in_one",
-    "is_as_asked",
     "is_pickable",
-    "joined",
     "leaves_of",
     "pickable",
-    "with_columns",
+    "swelling_leaves",
+    "with_distinct_names",
 ]
 
 MOST_BYTES = 1024**3
 """Default maximum decoded bytes of a dictionary-encoded column in a row group."""
+
+_ROWS_AT_ONCE = 64 * 1024
+"""Number of rows whose decoded size is computed at once."""
+
+
+def swelling_leaves(footer: Footer, ordinal: int, columns: Iterable[str], most: int) -> dict[str, dict[int, str]]:
+    """Return the columns whose decoded text may be larger than `most` bytes.
+
+    This is possible if many rows repeat a dictionary value.
+
+    Args:
+        footer: Footer of the file.
+        ordinal: Number of the row group.
+        columns: Names of the columns.
+        most: Maximum bytes of a column.
+
+    Returns:
+        A dict from column name to the leaves of the column that have a dictionary: a dict from leaf number to path.
+    """
+    if footer.most_copied_bytes <= most:
+        return {}
+    chunks = footer.dictionaries[ordinal]
+    return {
+        name: {leaf: chunks[leaf].path for leaf in footer.leaves[name] if leaf in chunks}
+        for name in columns
+        if _most_copied_bytes(footer, ordinal, name) > most
+    }
+
+
+def _most_copied_bytes(footer: Footer, ordinal: int, name: str) -> int:
+    known = footer.copied_bytes.get((ordinal, name))
+    if known is not None:
+        return known
+    chunks = footer.dictionaries[ordinal]
+    return sum(_most_of_chunk(chunks[leaf]) for leaf in footer.leaves[name] if leaf in chunks)
+
+
+def _most_of_chunk(chunk: ChunkContents) -> int:
+    said = chunk.copied_bytes
+    return said if said is not None and said >= 0 else chunk.values * chunk.decoded_bytes
+
+
+def check_copies(reader: Any, footer: Footer, ordinal: int, name: str, leaves: Collection[int], most: int) -> None:
+    """Raise an error if a dictionary-encoded column is too large when decoded.
+
+    Decoding copies the dictionary value for each row. The size is cached in the footer.
+
+    Args:
+        reader: A `pyarrow.parquet.ParquetReader` that reads `leaves` as dictionaries, and verifies pages.
+        footer: Footer of the file.
+        ordinal: Number of the row group.
+        name: Name of the column.
+        leaves: Leaves of the column, from `swelling_leaves`.
+        most: Maximum total bytes of the leaves.
+
+    Raises:
+        DecodeError: The decoded rows exceed the limit, or the data is damaged.
+    """
+    size = _most_by_longest_value(reader, footer, ordinal, leaves)
+    if size is None or size > most:
+        rows = size = 0
+        try:
+            # Reads some rows at a time, because the indices of all rows may exceed the memory limit.
+            for batch in reader.iter_batches(
+                _ROWS_AT_ONCE, row_groups=[ordinal], column_indices=list(leaves), use_threads=False
+            ):
+                rows += batch.num_rows
+                size += _copied_bytes(batch.column(0))
+        except DecodeError as problem:
+            raise problem.at(column=name, file=footer.file.path, row_group=ordinal) from None
+        if size > most:
+            raise DecodeError(
+                f"the {rows:,} decoded rows must take at most {most:,} bytes of memory (a quarter of memory_budget, "
+                f"or 1 GiB without one), got {size:,}. Set memory_budget to {4 * size:,} or more, leave the column "
+                "out with schema_fields, or write smaller row groups",
+                column=name,
+                file=footer.file.path,
+                row_group=ordinal,
+            )
+    footer.copied_bytes[ordinal, name] = size
+
+
+def _most_by_longest_value(reader: Any, footer: Footer, ordinal: int, leaves: Collection[int]) -> int | None:
+    """Return an upper bound on the decoded bytes of a column, from its longest value.
+
+    The bound assumes that all rows have the longest value of the dictionary. Only the first row is read, from which
+    Arrow usually returns the whole dictionary. Return None if Arrow does not return the dictionary, or if the column
+    has several leaves.
+    """
+    if len(leaves) > 1:
+        return None
+    batch = next(reader.iter_batches(1, row_groups=[ordinal], column_indices=list(leaves), use_threads=False), None)
+    cells = None if batch is None else batch.column(0)
+    # For a row in a page without dictionary encoding, Arrow returns a dictionary that has only the value of this row.
+    if not isinstance(cells, pa.DictionaryArray) or len(cells.dictionary) < 2:
+        return None
+    (chunk,) = (footer.dictionaries[ordinal][leaf] for leaf in leaves)
+    # The last term covers pages without dictionary encoding.
+    return chunk.values * int(_lengths(cells.dictionary).max()) + chunk.decoded_bytes
+
+
+def copied_bytes(column: Any) -> int:
+    """Return the bytes of a decoded dictionary column, with one copy for each row.
+
+    Args:
+        column: A `pyarrow.ChunkedArray` that contains dictionaries.
+
+    Raises:
+        DecodeError: An index is outside its dictionary.
+
+    Example:
+        >>> column = pa.chunked_array([pa.array(["ab", "ab", None, "c"]).dictionary_encode()])
+        >>> copied_bytes(column)
+        5
+    """
+    return sum(map(_copied_bytes, column.chunks))
+
+
+def _copied_bytes(cells: Any) -> int:
+    if isinstance(cells, pa.DictionaryArray):
+        indices = numbers_of(cells.indices)[flags_of(cells.indices.is_valid())].astype(np.int64)
+        if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < len(cells.dictionary):
+            raise DecodeError("the data is damaged: a dictionary index is out of range. Restore the file from a copy")
+        return int(_lengths(cells.dictionary)[indices].sum())
+    if isinstance(cells, pa.StructArray):
+        return sum(map(_copied_bytes, cells.flatten()))
+    if isinstance(cells, pa.MapArray):
+        return _copied_bytes(cells.keys) + _copied_bytes(cells.items)
+    if isinstance(cells, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)):
+        return _copied_bytes(cells.flatten())
+    return 0
+
+
+def _lengths(values: Any) -> NDArray[np.int64]:
+    return numbers_of(pc.binary_length(values)).astype(np.int64)
 
 
 def check_whole_microseconds(reading: Any, footer: Footer, ordinal: int, leaves: Iterable[int]) -> None:
@@ -120,15 +264,6 @@ def divided(table: pa.Table, parts: Sequence[Part]) -> Iterator[pa.Table]:
     return iter([table]) if len(parts) == 1 else (table.select(list(part.columns)) for part in parts)
 
 
-def joined(tables: Iterable[pa.Table], parts: Sequence[Part]) -> Iterator[pa.Table]:
-    """Concatenate tables without schema metadata; yield one table for each part (group of columns read together).
-
-    Raises:
-        pa.ArrowInvalid: The tables have different types.
-    """
-    return divided(pa.concat_tables(tables).combine_chunks(), parts)
-
-
 def check_rows(read: int, footer: Footer, ordinal: int, columns: Sequence[str], rows: int) -> None:
     """Raise an error if the number of rows that were read differs from the footer.
 
@@ -152,16 +287,16 @@ def check_rows(read: int, footer: Footer, ordinal: int, columns: Sequence[str], 
         )
 
 
-def leaves_of(footer: Footer, ordinal: int, columns: Sequence[str]) -> list[int]:
+def leaves_of(footer: Footer, ordinal: int, columns: Sequence[str], groups: int) -> list[int]:
     """Return the leaf column numbers of some columns.
 
-    Check that the columns and the row group exist.
+    Check that the columns and the row group exist; `groups` is the number of row groups in the file.
 
     Raises:
         InvalidArgumentError: The file has no such column or row group.
         SchemaError: The column cannot be read; the message has the reason.
     """
-    path, groups = footer.file.path, footer.metadata.num_row_groups
+    path = footer.file.path
     if not 0 <= ordinal < groups:
         raise InvalidArgumentError(
             f"row group must be below {groups:,}, the number of row groups in {path}, got {ordinal:,}"
@@ -184,81 +319,7 @@ def leaves_of(footer: Footer, ordinal: int, columns: Sequence[str]) -> list[int]
     )
 
 
-_CHECKED_COLUMNS = 8
-"""Maximum number of columns whose chunks are counted, to avoid `combine_chunks`.
-
-With more columns, `combine_chunks` is faster than counting.
-"""
-
-_MOST_OFFSET = 2**31 - 1
-"""Maximum bytes of text or bytes in one chunk; a larger column has several chunks."""
-
-
-def as_asked(table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str, ...]) -> pa.Table:
-    """Return a table with exactly these columns, in order, with one chunk each.
-
-    Schema metadata is removed. Text or bytes of more than 2 GiB have several chunks.
-
-    Args:
-        table: Table that was read.
-        footer: Footer of the file; caches the layout of its tables.
-        ordinal: Number of the row group.
-        columns: Requested columns.
-
-    Raises:
-        DecodeError: A column has a dictionary index out of range.
-    """
-    if not columns:
-        return _without_columns(footer.metadata.row_group(ordinal).num_rows)
-    return _in_one_chunk(with_columns(table, footer, ordinal, columns))
-
-
-def with_columns(table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str, ...]) -> pa.Table:
-    """Return a table as `as_asked`, but with the chunks as they were read; at least one column.
-
-    Raises:
-        DecodeError: A column has a dictionary index out of range.
-    """
-    if footer.columns.is_renamed:
-        table = _with_distinct_names(table, footer, columns)
-    # The table layout of a file is computed once: with a thousand columns it would cost more than decoding them.
-    known, schema = footer.columns.as_asked.get(columns), table.schema
-    if known is None or not schema.equals(known, check_metadata=True):
-        if is_as_asked(schema, columns) and footer.columns.casts.keys().isdisjoint(columns):
-            footer.columns.as_asked[columns] = schema
-        else:
-            table = _arranged(table, footer, ordinal, columns)
-    return table if schema.metadata is None else table.replace_schema_metadata()
-
-
-def _in_one_chunk(table: pa.Table) -> pa.Table:
-    """Return a table whose columns have one chunk each.
-
-    Text or bytes of more than 2 GiB keep several chunks.
-    """
-    if table.num_columns > _CHECKED_COLUMNS:
-        return table.combine_chunks()
-    is_one = all(column.num_chunks == 1 for column in table.itercolumns())
-    return table if is_one or table.nbytes > _MOST_OFFSET else table.combine_chunks()
-
-
-def is_as_asked(schema: pa.Schema, columns: tuple[str, ...]) -> bool:
-    """Return whether tables of this schema need no conversion in `as_asked`.
-
-    Schema metadata is ignored. The column names must be equal; no column may have field metadata, a dictionary type, or
-    a type without `take`.
-    """
-    return schema.names == list(columns) and all(
-        field.metadata is None and not pa.types.is_dictionary(field.type) and is_pickable(field.type)
-        for field in schema
-    )
-
-
-def _without_columns(rows: int) -> pa.Table:
-    return pa.table({"": pa.nulls(rows)}).select([])
-
-
-def _with_distinct_names(table: pa.Table, footer: Footer, columns: tuple[str, ...]) -> pa.Table:
+def with_distinct_names(table: pa.Table, footer: Footer, columns: tuple[str, ...]) -> pa.Table:
     """Give the columns of a table the distinct names that petastore uses (`FileColumns`).
 
     This is needed if several columns of the file have the same name. Arrow then returns all of them under this name.
@@ -273,7 +334,7 @@ def _with_distinct_names(table: pa.Table, footer: Footer, columns: tuple[str, ..
     return table.rename_columns(list(dict.fromkeys(footer.columns.members.get(name, (name,))[0] for name in stored)))
 
 
-def _arranged(table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str, ...]) -> pa.Table:
+def arranged(table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str, ...]) -> pa.Table:
     """Return a table with exactly these columns, cast to the types of the dataset."""
     casts, members = footer.columns.casts, footer.columns.members
     arrays, fields = [], []

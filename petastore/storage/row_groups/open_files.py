@@ -359,18 +359,18 @@ class Reading:
 
 
 def explained(
-    problem: Exception, location: Location, ordinal: int, columns: Sequence[str], footer: Footer
+    problem: Exception, location: Location, file: DataFile, ordinal: int, columns: Sequence[str], footer: Footer
 ) -> Exception:
     """Return the error that explains a failed read.
 
     It is a storage error or an error about a damaged page. If the file was rewritten, DatasetChangedError is raised.
     """
-    file, is_ours = footer.file, isinstance(problem, PetastoreError)
+    is_ours = isinstance(problem, PetastoreError)
     if is_ours and not (location.is_local and isinstance(problem, DecodeError)):
         return problem
     if _is_of_storage(problem):
         return failure(problem, location, "read", file.path)
-    check_unchanged(read_footer(location, file.path).file, file)
+    check_unchanged(read_footer(location, file.path).file, footer.file)
     if is_ours:
         return problem
     if isinstance(problem, pa.ArrowNotImplementedError):

@@ -1,13 +1,7 @@
-"""Read row groups of files as Arrow tables of the selected columns.
-
-Several small row groups are read as one table. A call into Arrow takes about 30 µs for any number of rows, and
-petastore's code around the call takes equally long. For a row group of 50 rows, this is many times longer than
-decoding.
-"""
+"""Read one row group of one file as Arrow tables of the selected columns."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,249 +16,222 @@ from petastore.storage.files.location import Location
 from petastore.storage.footers.footer import Footer
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.ranges.fetch import ByteRange, FetchedRanges
-from petastore.storage.ranges.pinned_files import KeptFiles, PinnedFiles
+from petastore.storage.ranges.pinned_files import KeptFiles
 from petastore.storage.requests.failures import raise_alone
 from petastore.storage.requests.retries import in_time
 from petastore.storage.row_groups.asked_columns import (
     Part,
-    as_asked,
+    arranged,
+    check_copies,
     check_rows,
     check_whole_microseconds,
+    divided,
     in_one,
-    joined,
+    is_pickable,
     leaves_of,
+    swelling_leaves,
+    with_distinct_names,
 )
-from petastore.storage.row_groups.dictionaries import check_copies, swelling_leaves
 from petastore.storage.row_groups.fetched_ahead import place_of
 from petastore.storage.row_groups.open_files import OpenFiles, Reading, explained
-from petastore.storage.row_groups.small_files import SMALL_FILE_BYTES, SmallFiles
+from petastore.storage.row_groups.small_files import SMALL_FILE_BYTES, small_file
 
-__all__ = ["StoredRowGroups"]
+__all__ = ["as_asked", "fetch_ahead", "is_as_asked", "read_row_group", "read_row_group_in_parts"]
 
 _TRIES = 5
 """Maximum reads of a row group whose file is being written with the same footer."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class StoredRowGroups:
-    """Row groups of a dataset's files, which are read as Arrow tables.
+def read_row_group(
+    location: Location,
+    file: DataFile,
+    ordinal: int,
+    columns: Sequence[str],
+    *,
+    footers: FooterCache,
+    kept: KeptFiles | None = None,
+) -> pa.Table:
+    """Read columns of one row group as one table, with one chunk per column.
 
-    A part is a group of columns that are read together (`Part`). All methods raise the errors of `read_in_parts`.
+    Args:
+        location: Location of the dataset.
+        file: File of the inventory.
+        ordinal: Number of the row group in its file, from 0.
+        columns: Names of the columns to read.
+        footers: Cache of footers.
+        kept: File versions and cached chunks of remote files, or None.
+
+    Raises:
+        PetastoreError: The row group cannot be read; as in `read_row_group_in_parts`.
     """
+    (table,) = read_row_group_in_parts(location, file, ordinal, [Part(tuple(columns))], footers=footers, kept=kept)
+    if all(column.num_chunks == 1 for column in table.columns):
+        return table
+    # Columns above 2 GiB have several chunks.
+    return pa.Table.from_arrays(list(map(only_chunk, table.columns)), names=table.column_names)
 
-    location: Location
-    """Location of the dataset."""
 
-    footers: FooterCache
-    """Cache of footers."""
+def read_row_group_in_parts(
+    location: Location,
+    file: DataFile,
+    ordinal: int,
+    parts: Sequence[Part],
+    *,
+    footers: FooterCache,
+    files: OpenFiles | None = None,
+    kept: KeptFiles | None = None,
+) -> Iterator[pa.Table]:
+    """Read columns of one row group part by part, opening the file only once.
 
-    files: OpenFiles | None = None
-    """Pool of open files, verified row groups and prefetched bytes.
+    A part is a group of columns that are read together (`Part`). If the caller copies the data of a table before it
+    requests the next table, the whole row group is never in Arrow's memory. Arrow's memory then stays in the CPU cache.
 
-    None closes each file after it was read, and verifies all page checksums.
+    Args:
+        location: Location of the dataset.
+        file: File of the inventory.
+        ordinal: Number of the row group in its file, from 0.
+        parts: Parts to read, in order.
+        footers: Cache of footers.
+        files: Pool of open files and verified row groups; None closes the file after the last part, and verifies all
+            page checksums.
+        kept: File versions and cached chunks of remote files, or None.
+
+    Returns:
+        At least one table for each part, with all its rows in file order.
+
+    Raises:
+        InvalidArgumentError: The file does not have the column or row group; raised before anything is read.
+        SchemaError: The column cannot be read; raised before anything is read, with the reason.
+        DatasetChangedError: The file is not the one that the inventory describes.
+        DecodeError: A page is damaged; the message names file, row group and column.
+        StorageTimeoutError: Storage did not answer in time; if a pool thread reads, the error is raised in the thread
+            that waits for it.
+        StorageError: The file is missing or cannot be read.
     """
+    tables = _tables_of_parts(location, file, ordinal, parts, footers, files, kept)
+    while (table := _in_time(location, file, tables)) is not None:
+        yield table
+        del table  # drop the reference, so that the memory is reused for the next table
 
-    kept: KeptFiles | None = None
-    """File versions and cached chunks of remote files, or None."""
 
-    def read(self, file: DataFile, ordinal: int, columns: Sequence[str]) -> pa.Table:
-        """Read columns of one row group as one table, with one chunk per column.
+def fetch_ahead(
+    location: Location,
+    file: DataFile,
+    ordinal: int,
+    columns: Sequence[str],
+    *,
+    footers: FooterCache,
+    files: OpenFiles,
+    kept: KeptFiles | None = None,
+    by_cache: bool = False,
+) -> None:
+    """Start to prefetch the column chunks of a row group, without waiting.
 
-        Args:
-            file: File of the inventory.
-            ordinal: Number of the row group in its file, from 0.
-            columns: Names of the columns to read.
-        """
-        (table,) = self.read_in_parts(file, ordinal, [Part(tuple(columns))])
-        if all(column.num_chunks == 1 for column in table.columns):
-            return table
-        # Columns above 2 GiB have several chunks.
-        return pa.Table.from_arrays(list(map(only_chunk, table.columns)), names=table.column_names)
+    The row group will be read with `files`. Local files, small files that are fetched whole, and cached chunks are not
+    prefetched. If the prefetch fails, the thread that reads the row group makes the request again and gets the error.
 
-    def read_in_parts(self, file: DataFile, ordinal: int, parts: Sequence[Part]) -> Iterator[pa.Table]:
-        """Read columns of one row group part by part, opening the file only once.
+    Args:
+        location: Location of the dataset.
+        file: File of the inventory.
+        ordinal: Number of the row group in its file, from 0.
+        columns: All columns that will be read.
+        footers: Cache of footers.
+        files: Pool of open files, which also keeps the prefetched bytes in memory.
+        kept: File versions and cached chunks of remote files.
+        by_cache: Whether the cache stores the bytes at once. Otherwise it stores them when they are read, because
+            eviction depends on the order of use.
+    """
+    pinned = files.pinned(location, kept)
+    if pinned is None or (file.size <= SMALL_FILE_BYTES and pinned.cache is None):
+        return
 
-        If the caller copies the data of a table before it requests the next table, the whole row group is never in
-        Arrow's memory. Arrow's memory then stays in the CPU cache.
+    def fetch() -> tuple[frozenset[ByteRange], FetchedRanges]:
+        footer = files.footer_of(location, file) or footers.get(location, file, pinned)
+        from petastore.storage.row_groups.fetched_row_group import fetch_chunks  # local files do not need it
 
-        Args:
-            file: File of the inventory.
-            ordinal: Number of the row group in its file, from 0.
-            parts: Parts to read, in order.
+        return fetch_chunks(pinned, footer, ordinal, columns, by_cache=by_cache)
 
-        Returns:
-            At least one table for each part, with all its rows in file order.
+    files.ahead.begin(place_of(location, file, ordinal), fetch, for_cache=pinned.cache is not None and not by_cache)
 
-        Raises:
-            InvalidArgumentError: The file does not have the column or row group; raised before anything is read.
-            SchemaError: The column cannot be read; raised before anything is read, with the reason.
-            DatasetChangedError: The file is not the one that the inventory describes.
-            DecodeError: A page is damaged; the message names file, row group and column.
-            StorageTimeoutError: Storage did not answer in time; if a pool thread reads, the error is raised in the
-                thread that waits for it.
-            StorageError: The file is missing or cannot be read.
-        """
-        tables = self._tables_of_parts(file, ordinal, parts)
-        while (table := self._in_time(file, tables)) is not None:
-            yield table
-            del table  # drop the reference, so that the memory is reused for the next table
 
-    def read_together(self, places: Sequence[tuple[DataFile, int]], parts: Sequence[Part]) -> Iterator[pa.Table]:
-        """Read several row groups; yield one table with all their rows for each part.
+def _in_time(location: Location, file: DataFile, tables: Iterator[pa.Table]) -> pa.Table | None:
+    """Return the next table, within the storage timeout; None after the last table.
 
-        Args:
-            places: File of each row group, and its number in the file.
-            parts: Parts to read as whole tables; at least one.
+    The calling thread reads local files itself, because starting a daemon thread takes longer than reading most row
+    groups.
+    """
+    what = f"read {file.path}"
+    if not location.is_local:
+        return in_time(lambda: next(tables, None), url=location.url, what=what, limit_s=location.timeout_s)
+    with Request(location.url, what, location.timeout_s):
+        reads_local_file()
+        return next(tables, None)
 
-        Raises:
-            pa.ArrowInvalid: The row groups have different types.
-        """
-        pinned = self._pinned
-        if self.location.is_local or pinned is not None:
-            small = SmallFiles(self.location, self.footers, pinned).read(places, parts)
-            if small is not None:
-                return small
-        return joined(self._tables_of_files(places, in_one(parts)), parts)
 
-    def fetch_ahead(self, file: DataFile, ordinal: int, columns: Sequence[str], *, by_cache: bool = False) -> None:
-        """Start to prefetch the column chunks of a row group into `files`, without waiting.
-
-        Local files, small files that are fetched whole, and cached chunks are not prefetched. If the prefetch fails,
-        the thread that reads the row group makes the request again and gets the error.
-
-        Args:
-            file: File of the inventory.
-            ordinal: Number of the row group in its file, from 0.
-            columns: All columns that will be read.
-            by_cache: Whether the cache stores the bytes at once. Otherwise it stores them when they are read, because
-                eviction depends on the order of use.
-        """
-        files, pinned = self.files, self._pinned
-        if files is None or pinned is None or (file.size <= SMALL_FILE_BYTES and pinned.cache is None):
+def _tables_of_parts(
+    location: Location,
+    file: DataFile,
+    ordinal: int,
+    parts: Sequence[Part],
+    footers: FooterCache,
+    files: OpenFiles | None,
+    kept: KeptFiles | None,
+) -> Iterator[pa.Table]:
+    lender = files or OpenFiles(most_idle=0)
+    try:
+        pinned = lender.pinned(location, kept)
+        is_small = file.size <= SMALL_FILE_BYTES and (pinned is None or pinned.cache is None)
+        small = small_file(location, file, ordinal, parts, footers, pinned) if is_small else None
+        if small is not None:
+            yield from divided(as_asked(*small, ordinal, in_one(parts).columns), parts)
             return
+        footer = lender.footer_of(location, file)
+        if footer is None:
+            footer = footers.get(location, file, pinned, local_tail=lender.tail)
+        yield from _tables_of_large(location, footer, ordinal, parts, lender, kept)
+    finally:
+        if files is None:
+            lender.close()
 
-        def fetch() -> tuple[frozenset[ByteRange], FetchedRanges]:
-            footer = self._footer(files, file, pinned)
-            from petastore.storage.row_groups.fetched_row_group import fetch_chunks  # local files do not need it
 
-            return fetch_chunks(pinned, footer, ordinal, columns, by_cache=by_cache)
-
-        place = place_of(self.location, file, ordinal)
-        files.ahead.begin(place, fetch, for_cache=pinned.cache is not None and not by_cache)
-
-    def read_run(self, file: DataFile, ordinals: Sequence[int], part: Part) -> pa.Table | None:
-        """Return columns of several row groups of a local file as one table, in the order given.
-
-        Return None if the row groups must be read separately, because they have INT96 timestamps or large dictionaries,
-        or because the file is remote or being written. Errors name the first row group; to find the damaged one, read
-        the row groups one by one.
-
-        Args:
-            file: File of the inventory.
-            ordinals: Numbers of the row groups in the file, at least one.
-            part: Columns, at least one, which are read whole.
-
-        Raises:
-            pa.ArrowException: Pages cannot be decoded.
-            OSError: The file cannot be read.
-        """
-        if not self.location.is_local or self.files is None:
-            return None
-        footer, first = self._footer(self.files, file, None), ordinals[0]
-        with Request(self.location.url, f"read {file.path}", self.location.timeout_s):
-            reads_local_file()
-            for ordinal in (min(ordinals), max(ordinals)):
-                leaves = leaves_of(footer, ordinal, part.columns)
-            swells = any(swelling_leaves(footer, ordinal, part.columns, part.most_bytes) for ordinal in ordinals)
-            if not leaves or footer.columns.int96_leaves or swells:
-                return None
-            with Reading(self.files, self.location, footer, ordinals, (part.columns,)) as reading:
-                reading.check_pages(leaves)
-                table = reading.reader.read_row_groups(list(ordinals), column_indices=leaves, use_threads=False)
-                if reading.is_in_doubt:
-                    return None
-                rows = sum(footer.metadata.row_group(ordinal).num_rows for ordinal in ordinals)
-                check_rows(table.num_rows, footer, first, part.columns, rows)
-                table = as_asked(table, footer, first, part.columns)
-                reading.note_verified()
-            return table
-
-    @property
-    def _pinned(self) -> PinnedFiles | None:
-        return None if self.files is None else self.files.pinned(self.location, self.kept)
-
-    def _footer(self, files: OpenFiles, file: DataFile, pinned: PinnedFiles | None) -> Footer:
-        footer = files.footer_of(self.location, file)
-        return footer or self.footers.get(self.location, file, pinned, local_tail=files.tail)
-
-    def _in_time(self, file: DataFile, tables: Iterator[pa.Table]) -> pa.Table | None:
-        """Return the next table, within the storage timeout; None after the last table.
-
-        The calling thread reads local files itself, because starting a daemon thread takes longer than reading most row
-        groups.
-        """
-        location, what = self.location, f"read {file.path}"
-        if not location.is_local:
-            return in_time(lambda: next(tables, None), url=location.url, what=what, limit_s=location.timeout_s)
-        with Request(location.url, what, location.timeout_s):
-            reads_local_file()
-            return next(tables, None)
-
-    def _tables_of_files(self, places: Sequence[tuple[DataFile, int]], part: Part) -> Iterator[pa.Table]:
-        for file, of_file in itertools.groupby(places, key=lambda place: place[0]):
-            ordinals = [ordinal for _, ordinal in of_file]
-            table = self.read_run(file, ordinals, part)
-            if table is not None:
-                yield table
-                continue
-            for ordinal in ordinals:
-                yield from self.read_in_parts(file, ordinal, [part])
-
-    def _tables_of_parts(self, file: DataFile, ordinal: int, parts: Sequence[Part]) -> Iterator[pa.Table]:
-        files = self.files or OpenFiles(most_idle=0)
+def _tables_of_large(
+    location: Location,
+    footer: Footer,
+    ordinal: int,
+    parts: Sequence[Part],
+    lender: OpenFiles,
+    kept: KeptFiles | None,
+) -> Iterator[pa.Table]:
+    groups, known = footer.metadata.num_row_groups, footer.columns.leaves_of if ordinal >= 0 else {}
+    leaves = [
+        (ordinal < groups and known.get(part.columns)) or leaves_of(footer, ordinal, part.columns, groups)
+        for part in parts
+    ]
+    pinned, given = lender.pinned(location, kept), 0
+    for is_last in (pinned is None, True):
+        at: list[Part] = []
         try:
-            pinned = files.pinned(self.location, self.kept)
-            small = SmallFiles(self.location, self.footers, pinned).read([(file, ordinal)], parts)
-            if small is not None:
-                yield from small
-                return
-            footer = self._footer(files, file, pinned)
-            yield from self._tables_of_large(files, pinned, footer, ordinal, parts)
-        finally:
-            if self.files is None:
-                files.close()
-
-    def _tables_of_large(
-        self, files: OpenFiles, pinned: PinnedFiles | None, footer: Footer, ordinal: int, parts: Sequence[Part]
-    ) -> Iterator[pa.Table]:
-        leaves = [leaves_of(footer, ordinal, part.columns) for part in parts]
-        given = 0
-        for is_last in (pinned is None, True):
-            at: list[Part] = []
-            try:
-                with files.reading(
-                    self.location,
-                    footer,
-                    ordinal,
-                    tuple(part.columns for part in parts),
-                    whole=any(part.first is None for part in parts),
-                    request_bytes=parts[0].request_bytes if parts else None,
-                    kept=self.kept,
-                ) as reading:
-                    for table in itertools.islice(
-                        _of_reading(reading, footer, ordinal, parts, leaves, at), given, None
-                    ):
-                        given += 1
-                        yield table
-                        del table
-            except (pa.ArrowException, OSError, DecodeError) as problem:
-                if pinned is None or is_last or isinstance(problem, StorageError):
-                    columns = at[-1].columns if at else dict.fromkeys(name for part in parts for name in part.columns)
-                    raise_alone(explained(problem, self.location, ordinal, list(columns), footer))
-                files.ahead.drop(place_of(self.location, footer.file, ordinal))
-                pinned.fetcher.note_damaged()  # a bit may have flipped in transit, while the file is intact
-            else:
-                return
+            with lender.reading(
+                location,
+                footer,
+                ordinal,
+                tuple(part.columns for part in parts),
+                whole=any(part.first is None for part in parts),
+                request_bytes=parts[0].request_bytes if parts else None,
+                kept=kept,
+            ) as reading:
+                for table in itertools.islice(_of_reading(reading, footer, ordinal, parts, leaves, at), given, None):
+                    given += 1
+                    yield table
+                    del table
+        except (pa.ArrowException, OSError, DecodeError) as problem:
+            if pinned is None or is_last or isinstance(problem, StorageError):
+                columns = at[-1].columns if at else [name for part in parts for name in part.columns]
+                raise_alone(explained(problem, location, footer.file, ordinal, list(dict.fromkeys(columns)), footer))
+            lender.ahead.drop(place_of(location, footer.file, ordinal))
+            pinned.fetcher.note_damaged()  # a bit may have flipped in transit, while the file is intact
+        else:
+            return
 
 
 def _of_reading(
@@ -365,3 +332,69 @@ def _first_rows(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: l
             row_group=ordinal,
         )
     return as_asked(pa.Table.from_batches([batch]), footer, ordinal, part.columns)
+
+
+_CHECKED_COLUMNS = 8
+"""Maximum number of columns whose chunks are counted, to avoid `combine_chunks`.
+
+With more columns, `combine_chunks` is faster than counting.
+"""
+
+_MOST_OFFSET = 2**31 - 1
+"""Maximum bytes of text or bytes in one chunk; a larger column has several chunks."""
+
+
+def as_asked(table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str, ...]) -> pa.Table:
+    """Return a table with exactly these columns, in order, with one chunk each.
+
+    Schema metadata is removed. Text or bytes of more than 2 GiB have several chunks.
+
+    Args:
+        table: Table that was read.
+        footer: Footer of the file; caches the layout of its tables.
+        ordinal: Number of the row group.
+        columns: Requested columns.
+
+    Raises:
+        DecodeError: A column has a dictionary index out of range.
+    """
+    if not columns:
+        return _without_columns(footer.metadata.row_group(ordinal).num_rows)
+    if footer.columns.is_renamed:
+        table = with_distinct_names(table, footer, columns)
+    # The table layout of a file is computed once: with a thousand columns it would cost more than decoding them.
+    known, schema = footer.columns.as_asked.get(columns), table.schema
+    if known is None or not schema.equals(known, check_metadata=True):
+        if is_as_asked(schema, columns) and footer.columns.casts.keys().isdisjoint(columns):
+            footer.columns.as_asked[columns] = schema
+        else:
+            table = arranged(table, footer, ordinal, columns)
+    table = table if schema.metadata is None else table.replace_schema_metadata()
+    return _in_one_chunk(table)
+
+
+def _in_one_chunk(table: pa.Table) -> pa.Table:
+    """Return a table whose columns have one chunk each.
+
+    Text or bytes of more than 2 GiB keep several chunks.
+    """
+    if table.num_columns > _CHECKED_COLUMNS:
+        return table.combine_chunks()
+    is_one = all(column.num_chunks == 1 for column in table.itercolumns())
+    return table if is_one or table.nbytes > _MOST_OFFSET else table.combine_chunks()
+
+
+def is_as_asked(schema: pa.Schema, columns: tuple[str, ...]) -> bool:
+    """Return whether tables of this schema need no conversion in `as_asked`.
+
+    Schema metadata is ignored. The column names must be equal; no column may have field metadata, a dictionary type, or
+    a type without `take`.
+    """
+    return schema.names == list(columns) and all(
+        field.metadata is None and not pa.types.is_dictionary(field.type) and is_pickable(field.type)
+        for field in schema
+    )
+
+
+def _without_columns(rows: int) -> pa.Table:
+    return pa.table({"": pa.nulls(rows)}).select([])

@@ -7,13 +7,12 @@ is read repeatedly.
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from petastore.errors import DatasetChangedError, DecodeError, MetadataError
+from petastore.errors import DatasetChangedError, DecodeError, MetadataError, StorageError
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import read_up_to
@@ -21,14 +20,12 @@ from petastore.storage.footers.footer import Footer
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.ranges.pinned_files import PinnedFiles
 from petastore.storage.requests.failures import raise_alone
-from petastore.storage.requests.retries import at_once, read_right
-from petastore.storage.row_groups.asked_columns import Part, check_rows, in_one, joined, leaves_of, with_columns
-from petastore.storage.row_groups.dictionaries import swelling_leaves
+from petastore.storage.row_groups.asked_columns import Part, check_rows, in_one, leaves_of, swelling_leaves
 from petastore.storage.row_groups.open_files import explained
 from petastore.storage.row_groups.opened_file import check_decoder
 from petastore.storage.row_groups.page_headers import has_checksums, refuse_damaged_pages
 
-__all__ = ["SMALL_FILE_BYTES", "SmallFiles"]
+__all__ = ["SMALL_FILE_BYTES", "SmallFiles", "request_whole_columns", "small_file"]
 
 
 SMALL_FILE_BYTES = 256 * 1024
@@ -47,7 +44,50 @@ A larger row group is read column by column.
 """
 
 
-def _request_whole_columns(parts: Sequence[Part]) -> bool:
+def small_file(
+    location: Location,
+    file: DataFile,
+    ordinal: int,
+    parts: Sequence[Part],
+    footers: FooterCache,
+    pinned: PinnedFiles | None = None,
+) -> tuple[pa.Table, Footer] | None:
+    """Return columns of a row group of a small file as a table, and the file's footer.
+
+    The table has the columns of all parts. Return None if the row group must be read in another way:
+
+    * The file is not small, or is a local file with several row groups.
+    * The parts do not read all rows of their columns, or repeat a column.
+    * The row group may be large when decoded, or the file has INT96 timestamps.
+
+    Args:
+        location: Location of the dataset.
+        file: File of the inventory.
+        ordinal: Number of the row group in its file, from 0.
+        parts: Parts (groups of columns that are read together) to read.
+        footers: Cache of footers.
+        pinned: Range fetcher; None for local files.
+
+    Raises:
+        InvalidArgumentError: The file has no such column or row group.
+        SchemaError: The column cannot be read; the message has the reason.
+        DatasetChangedError: The file differs from the inventory.
+        DecodeError: A page is damaged.
+        StorageError: The file is missing or cannot be read.
+    """
+    small = SmallFiles(location, footers, pinned)
+    if not request_whole_columns(parts) or not small.has(file):
+        return None
+    known = footers.kept(location, file)
+    if location.is_local and known is not None and known.metadata.num_row_groups > 1:
+        return None  # keeping a file open between row groups is faster than reading the whole file for each row group
+    part = in_one(parts)
+    fetched = small.fetch(file)
+    table = small.table(file, ordinal, part, fetched)
+    return None if table is None else (table, fetched[1])
+
+
+def request_whole_columns(parts: Sequence[Part]) -> bool:
     """Return whether the parts have all rows of their columns, and each column is in only one part.
 
     Return False without parts, or if a part has no columns.
@@ -61,118 +101,71 @@ class SmallFiles:
     """Small files of a dataset, read whole."""
 
     location: Location
-    """Location of the dataset."""
-
     footers: FooterCache
-    """Cache of footers."""
+    pinned: PinnedFiles | None
 
-    pinned: PinnedFiles | None = None
-    """Range fetcher; None for local files."""
-
-    def read(self, places: Sequence[tuple[DataFile, int]], parts: Sequence[Part]) -> Iterator[pa.Table] | None:
-        """Read row groups of small files; yield one table with all rows for each part.
-
-        Return None if the row groups must be read in another way:
-
-        * A file is not small, or a disk cache stores its column chunks.
-        * The only row group is one of several in a local file.
-        * The parts do not read all rows of their columns, or repeat a column.
-        * A row group may be large when decoded, or a file has INT96 timestamps.
-        * The row groups have different types.
-
-        Args:
-            places: File of each row group, and its number in the file.
-            parts: Parts (groups of columns that are read together) to read.
-
-        Raises:
-            InvalidArgumentError: A file has no such column or row group.
-            SchemaError: A column cannot be read; the message has the reason.
-            DatasetChangedError: A file differs from the inventory.
-            DecodeError: A page is damaged.
-            StorageError: A file is missing or cannot be read.
-        """
-        files = list(dict.fromkeys(file for file, _ in places))
-        if not all(map(self._has, files)) or (len(places) == 1 and self._stays_open(files[0])):
-            return None
-        if not _request_whole_columns(parts):
-            return None
-        part, tables = in_one(parts), list[pa.Table]()
-        found = map(self._fetch, files) if self.pinned is None else at_once(self._fetch, files)
-        fetched = dict(zip(files, found, strict=True))
-        columns = fetched[files[0]][1].columns
-        for file, ordinal in places:
-            whole, footer = fetched[file]
-            table = self._table(file, ordinal, part, whole, footer)
-            if table is None or (footer.columns is not columns and not table.schema.equals(tables[0].schema)):
-                return None
-            tables.append(table)
-        return joined(tables, parts)
-
-    def _has(self, file: DataFile) -> bool:
-        """Return whether a file and its footer are small, as far as known, and are not cached on disk."""
-        if file.size > SMALL_FILE_BYTES or (self.pinned is not None and self.pinned.cache is not None):
+    def has(self, file: DataFile) -> bool:
+        """Return whether a file and its footer are small, as far as known."""
+        if file.size > SMALL_FILE_BYTES:
             return False
         known = self.footers.kept(self.location, file)
         return known is None or len(known.encoded) <= _SMALL_FOOTER_BYTES
 
-    def _stays_open(self, file: DataFile) -> bool:
-        """Return whether a file stays open between row groups, which is faster than reading it for each of them."""
-        known = self.footers.kept(self.location, file)
-        return self.location.is_local and known is not None and known.metadata.num_row_groups > 1
+    def fetch(self, file: DataFile, *, is_last: bool = False) -> tuple[bytes, Footer]:
+        """Fetch a whole file, and return its bytes and its footer.
 
-    def _fetch(self, file: DataFile) -> tuple[bytes, Footer]:
-        """Fetch a whole file, and return its bytes and its footer; fetch a damaged remote file once more.
+        Args:
+            file: File to fetch.
+            is_last: Whether to raise an error if the file is damaged. If False, a damaged remote file is fetched once
+                more.
 
         Raises:
             DatasetChangedError: The file differs from the inventory.
             MetadataError: The file is not Parquet, or its footer is damaged.
             StorageError: The file cannot be read.
         """
-        pinned = self.pinned
-        if pinned is None:
+        if self.pinned is None:
             whole = read_up_to(self.location, file.path, file.size + 1)
             return whole, self.footers.found(self.location, file, whole)
-
-        def again() -> tuple[bytes, Footer]:
-            found = self._fetch_pinned(pinned, file)
-            pinned.fetcher.note_damaged()
-            return found
-
-        # A damaged file has another digest than the inventory.
-        refused = MetadataError, DatasetChangedError
-        return read_right(functools.partial(self._fetch_pinned, pinned, file), again, refused=refused)
-
-    def _fetch_pinned(self, pinned: PinnedFiles, file: DataFile) -> tuple[bytes, Footer]:
         known = self.footers.kept(self.location, file)
-        fetched = pinned.whole(file, None if known is None else known.version)
+        fetched = self.pinned.whole(file, None if known is None else known.version)
         whole = fetched.read(0, file.size).to_pybytes()
-        version = fetched.version if fetched.version.tells else None
-        footer = self.footers.found(self.location, file, whole, version)
-        if pinned.settled(file, fetched.version).is_same(fetched.version):
+        try:
+            version = fetched.version if fetched.version.tells else None
+            footer = self.footers.found(self.location, file, whole, version)
+        except (MetadataError, DatasetChangedError):  # a damaged file has another digest than the inventory
+            if is_last:
+                raise
+            found = self.fetch(file, is_last=True)
+            self.pinned.fetcher.note_damaged()
+            return found
+        if self.pinned.settled(file, fetched.version).is_same(fetched.version):
             return whole, footer
-        return self._fetch_pinned(pinned, file)  # another thread has already found another version
+        return self.fetch(file)  # another thread has already found another version
 
-    def _table(self, file: DataFile, ordinal: int, part: Part, whole: bytes, footer: Footer) -> pa.Table | None:
-        """Return columns of a row group as a table, given the bytes and the footer of the file.
+    def table(self, file: DataFile, ordinal: int, part: Part, fetched: tuple[bytes, Footer]) -> pa.Table | None:
+        """Return columns of a row group as a table.
 
         Return None if the row group may be large when decoded, or if the file has INT96 timestamps. A damaged remote
         file is fetched again once, because a bit may have flipped during the transfer.
+
+        Args:
+            file: File of the row group.
+            ordinal: Number of the row group in its file.
+            part: Columns to read.
+            fetched: Bytes and footer of the file, from `fetch`.
         """
-        pinned = self.pinned
-
-        def again() -> pa.Table | None:
-            if pinned is not None:
-                pinned.fetcher.note_damaged()
-            return _decoded(ordinal, part, *self._fetch(file))
-
-        decode = functools.partial(_decoded, ordinal, part, whole, footer)
         try:
-            return read_right(decode, None if pinned is None else again, refused=_DAMAGE)
-        except _DAMAGE as problem:
-            raise_alone(explained(problem, self.location, ordinal, part.columns, footer))
-
-
-_DAMAGE = pa.ArrowException, OSError, DecodeError
+            return _decoded(ordinal, part, *fetched)
+        except (pa.ArrowException, OSError, DecodeError) as problem:
+            if self.pinned is None or isinstance(problem, StorageError):
+                raise_alone(explained(problem, self.location, file, ordinal, part.columns, fetched[1]))
+        self.pinned.fetcher.note_damaged()
+        fetched = self.fetch(file)
+        try:
+            return _decoded(ordinal, part, *fetched)
+        except (pa.ArrowException, OSError, DecodeError) as problem:
+            raise_alone(explained(problem, self.location, file, ordinal, part.columns, fetched[1]))
 
 
 def _decoded(ordinal: int, part: Part, whole: bytes, footer: Footer) -> pa.Table | None:
@@ -186,7 +179,7 @@ def _decoded(ordinal: int, part: Part, whole: bytes, footer: Footer) -> pa.Table
     metadata = footer.metadata
     reader.open(pa.BufferReader(whole), metadata=metadata, page_checksum_verification=True)
     groups = metadata.num_row_groups
-    leaves = leaves_of(footer, ordinal, part.columns)
+    leaves = leaves_of(footer, ordinal, part.columns, groups)
     group = metadata.row_group(ordinal)
     rows, size = group.num_rows, group.total_byte_size
     if size > _MOST_DECODED_BYTES or footer.columns.int96_leaves:  # INT96 is checked only in files that stay open
@@ -201,4 +194,4 @@ def _decoded(ordinal: int, part: Part, whole: bytes, footer: Footer) -> pa.Table
     check_rows(table.num_rows, footer, ordinal, part.columns, rows)
     if leaves and has_checksums(whole, group.column(leaves[0])):
         refuse_damaged_pages(lambda size, at: whole[at : at + size], footer, ordinal, leaves)
-    return with_columns(table, footer, ordinal, part.columns)
+    return table

@@ -18,7 +18,7 @@ from petastore.storage.files.location import Location, open_location
 from petastore.storage.footers import tails
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import inventory_of, read_footer, read_footers, schemas_of
-from petastore.storage.row_groups.row_group import StoredRowGroups
+from petastore.storage.row_groups.row_group import read_row_group
 from tests.storage.conftest import Put
 from tests.storage.footers.counted_files import TEN, counted, parquet_bytes
 from tests.tier import sized
@@ -242,7 +242,7 @@ def test_footers_of_petastorm_files_are_read(fixtures_root: Path) -> None:
     for number in range(inventory.num_row_groups):
         file = inventory.files[inventory.file[number]]
         names = list(footers[0].leaves)
-        table = StoredRowGroups(location, cache).read(file, int(inventory.ordinal[number]), names)
+        table = read_row_group(location, file, int(inventory.ordinal[number]), names, footers=cache)
         assert table.num_rows == inventory.rows[number]
 
 

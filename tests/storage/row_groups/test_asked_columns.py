@@ -15,7 +15,8 @@ from petastore.errors import DecodeError, InvalidArgumentError, SchemaError
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.footer import Footer
 from petastore.storage.footers.footers import read_footer
-from petastore.storage.row_groups.asked_columns import as_asked, check_rows, is_as_asked, leaves_of, pickable
+from petastore.storage.row_groups.asked_columns import check_rows, leaves_of, pickable
+from petastore.storage.row_groups.row_group import as_asked, is_as_asked
 
 TABLE = pa.table(
     {
@@ -34,10 +35,10 @@ def footer(tmp_path: Path) -> Footer:
 
 
 def test_leaf_columns_are_in_the_order_of_requested_columns(footer: Footer) -> None:
-    assert leaves_of(footer, 0, ["id", "point"]) == [0, 1, 2]
-    assert leaves_of(footer, 1, ["word", "point", "id"]) == [4, 1, 2, 0]
-    assert leaves_of(footer, 1, []) == []
-    assert leaves_of(footer, 1, ["point.y", "point"]) == [2, 1]
+    assert leaves_of(footer, 0, ["id", "point"], 2) == [0, 1, 2]
+    assert leaves_of(footer, 1, ["word", "point", "id"], 2) == [4, 1, 2, 0]
+    assert leaves_of(footer, 1, [], 2) == []
+    assert leaves_of(footer, 1, ["point.y", "point"], 2) == [2, 1]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_leaf_columns_are_in_the_order_of_requested_columns(footer: Footer) -> N
 def test_unknown_column_raises_on_each_request(footer: Footer, ordinal: int, columns: list[str], said: str) -> None:
     for _ in range(2):  # only successful lookups are cached
         with pytest.raises(InvalidArgumentError, match=said):
-            leaves_of(footer, ordinal, columns)
+            leaves_of(footer, ordinal, columns, 2)
 
 
 def test_unreadable_column_raises_only_if_requested(footer: Footer) -> None:
@@ -64,9 +65,9 @@ def test_unreadable_column_raises_only_if_requested(footer: Footer) -> None:
         leaves_of={},
     )
     footer = footer.unified(columns)
-    assert leaves_of(footer, 0, ["id"]) == [0]
+    assert leaves_of(footer, 0, ["id"], 1) == [0]
     with pytest.raises(SchemaError, match=r"'word'.*Leave it out with schema_fields"):
-        leaves_of(footer, 0, ["word"])
+        leaves_of(footer, 0, ["word"], 1)
 
 
 def test_columns_of_equal_names_are_distinguished_in_any_order(tmp_path: Path) -> None:
@@ -77,7 +78,7 @@ def test_columns_of_equal_names_are_distinguished_in_any_order(tmp_path: Path) -
     for columns in itertools.permutations(values):
         for count in (1, 2, 3):
             asked = columns[:count]
-            leaves = leaves_of(footer, 0, asked)
+            leaves = leaves_of(footer, 0, asked, 1)
             read = pq.ParquetFile(tmp_path / "x.parquet").reader.read_row_group(0, column_indices=leaves)
             assert as_asked(read, footer, 0, asked).to_pylist() == [{name: values[name] for name in asked}]
 

@@ -20,10 +20,9 @@ from petastore.storage.files.location import open_location
 from petastore.storage.footers.chunk_metadata import ChunkContents
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer
-from petastore.storage.row_groups import asked_columns, dictionaries, row_group
-from petastore.storage.row_groups.asked_columns import Part
-from petastore.storage.row_groups.dictionaries import copied_bytes
-from petastore.storage.row_groups.row_group import StoredRowGroups
+from petastore.storage.row_groups import asked_columns, row_group
+from petastore.storage.row_groups.asked_columns import Part, copied_bytes
+from petastore.storage.row_groups.row_group import read_row_group_in_parts
 from tests import bombs
 from tests.tier import examples
 
@@ -123,7 +122,7 @@ def test_column_raises_when_its_rows_exceed_the_limit(
 
     def read(most: int) -> pa.Table:
         part = Part(("s",), rows_at_once, most_bytes=most)
-        tables = StoredRowGroups(location, FooterCache()).read_in_parts(file, 0, [part])
+        tables = read_row_group_in_parts(location, file, 0, [part], footers=FooterCache())
         return pa.concat_tables(list(tables)).combine_chunks()
 
     size = copied_bytes(pa.chunked_array([values.dictionary_encode()]))
@@ -139,7 +138,7 @@ def test_column_size_is_checked_by_its_dictionary_at_most_once(
 ) -> None:
     location = open_location(written(tmp_path, values))
     checked: list[str] = []
-    check = dictionaries.check_copies
+    check = asked_columns.check_copies
 
     def noted(*arguments: Any) -> None:
         checked.append(arguments[3])
@@ -152,7 +151,7 @@ def test_column_size_is_checked_by_its_dictionary_at_most_once(
         file, footers = read_footer(location, "part-0.parquet").file, FooterCache()
         for _ in range(3):
             parts = [Part(("s",), most_bytes=9000)]
-            (table,) = StoredRowGroups(location, footers).read_in_parts(file, 0, parts)
+            (table,) = read_row_group_in_parts(location, file, 0, parts, footers=footers)
             assert table.column("s").to_pylist() == values
         return checked
 
@@ -174,7 +173,7 @@ def test_column_with_pages_without_a_dictionary_is_measured_to_the_end() -> None
             return pa.table({"s": column})
 
     footer: Any = SimpleNamespace(copied_bytes={})
-    dictionaries.check_copies(Reader(), footer, 0, "s", [1], most=200)
+    asked_columns.check_copies(Reader(), footer, 0, "s", [1], most=200)
     assert footer.copied_bytes == {(0, "s"): 1 + 3 * 50}
 
 

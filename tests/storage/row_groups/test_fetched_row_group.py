@@ -23,7 +23,7 @@ from petastore.storage.ranges.pinned_files import KeptFiles
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.fetched_ahead import place_of
 from petastore.storage.row_groups.open_files import OpenFiles
-from petastore.storage.row_groups.row_group import StoredRowGroups
+from petastore.storage.row_groups.row_group import fetch_ahead, read_row_group_in_parts
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served
 from tests.tier import sized
@@ -48,8 +48,14 @@ class Dataset:
     def read(self, group: int, *columns: str, **of_part: Any) -> pa.Table:
         file = read_footer(open_location(self.path.parent), "a.parquet").file
         tables = list(
-            StoredRowGroups(self.location, self.footers, self.files, self.kept).read_in_parts(
-                file, group, [Part(columns, **of_part)]
+            read_row_group_in_parts(
+                self.location,
+                file,
+                group,
+                [Part(columns, **of_part)],
+                footers=self.footers,
+                files=self.files,
+                kept=self.kept,
             )
         )
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
@@ -107,7 +113,11 @@ def test_rewritten_remote_file_raises_and_is_never_mixed(dataset: Dataset) -> No
     whole[1000] ^= 1  # same size and footer
     dataset.path.write_bytes(whole)
     with pytest.raises(DatasetChangedError, match="was rewritten since the dataset was listed"):
-        list(StoredRowGroups(dataset.location, dataset.footers, dataset.files).read_in_parts(file, 3, [Part(("c1",))]))
+        list(
+            read_row_group_in_parts(
+                dataset.location, file, 3, [Part(("c1",))], footers=dataset.footers, files=dataset.files
+            )
+        )
 
 
 def test_flipped_bits_in_remote_row_groups_raise_or_are_refetched(dataset: Dataset) -> None:
@@ -164,7 +174,9 @@ def test_small_file_footer_with_a_flipped_bit_is_fetched_again(place: int, serve
     location = open_location([f"{proxy.url}/{folder.name}/a.parquet"])
     file, files, kept = read_footer(location, "a.parquet").file, OpenFiles(), KeptFiles()
     proxy.begin(Faults(first="flipped", flip_at=place))
-    (found,) = StoredRowGroups(location, FooterCache(), files, kept).read_in_parts(file, 0, [Part(("c7",))])
+    (found,) = read_row_group_in_parts(
+        location, file, 0, [Part(("c7",))], footers=FooterCache(), files=files, kept=kept
+    )
     assert found.equals(table.select(["c7"]))
     assert kept.asked.counts.damaged == 1
     files.close()
@@ -217,9 +229,10 @@ def test_damaged_prefetched_row_group_is_fetched_again_when_read(
             dataset.proxy.begin(Faults(first=first))
             columns = ("c4", "c5") if first else ("c6", "c7")
             for group in range(GROUPS):
-                StoredRowGroups(dataset.location, dataset.footers, dataset.files, dataset.kept).fetch_ahead(
-                    file, group, columns, by_cache=by_cache
-                )
+                fetch_ahead(
+                    dataset.location, file, group, columns,
+                    footers=dataset.footers, files=dataset.files, kept=dataset.kept, by_cache=by_cache,
+                )  # fmt: skip
                 assert dataset.read(group, *columns).equals(dataset.rows(group, *columns))
                 dataset.files.ahead.drop(place_of(dataset.location, file, group))
             assert dataset.proxy.counted.requests == (2 if first else 1) * GROUPS

@@ -18,7 +18,7 @@ from petastore.storage.footers.footers import read_footer
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.open_files import SETTLED_NS, OpenFiles, Reading, VerifiedRowGroups
 from petastore.storage.row_groups.opened_file import Asked
-from petastore.storage.row_groups.row_group import StoredRowGroups
+from petastore.storage.row_groups.row_group import read_row_group_in_parts
 
 ASKED: Asked = (("id",),)
 
@@ -108,7 +108,7 @@ def test_open_file_is_closed_after_a_read_error(tmp_path: Path) -> None:
 
 
 def read(location: Location, file: DataFile, files: OpenFiles) -> list[int]:
-    tables = StoredRowGroups(location, FooterCache(), files).read_in_parts(file, 0, [Part(("id",))])
+    tables = read_row_group_in_parts(location, file, 0, [Part(("id",))], footers=FooterCache(), files=files)
     return [one for table in tables for one in table.column("id").to_pylist()]
 
 
@@ -118,7 +118,7 @@ def test_file_of_another_size_raises_when_it_is_read(tmp_path: Path) -> None:
     footers.know(location, [read_footer(location, "0.parquet")])
     with (tmp_path / "0.parquet").open("ab") as opened:
         opened.write(b"more")
-    tables = StoredRowGroups(location, footers, files).read_in_parts(file, 0, [Part(("id",))])
+    tables = read_row_group_in_parts(location, file, 0, [Part(("id",))], footers=footers, files=files)
     with pytest.raises((DatasetChangedError, MetadataError), match=r"rewritten since|truncated or damaged"):
         list(tables)
     assert open_handles(tmp_path) == 0
@@ -233,7 +233,7 @@ def test_file_replaced_between_its_footer_and_its_first_row_group_raises(tmp_pat
     other = large(tmp_path / "aside", 2) / "0.parquet"
     assert other.stat().st_size == footer.file.size
     other.replace(tmp_path / "0.parquet")
-    tables = StoredRowGroups(location, footers, files).read_in_parts(footer.file, 0, [Part(("id",))])
+    tables = read_row_group_in_parts(location, footer.file, 0, [Part(("id",))], footers=footers, files=files)
     with pytest.raises(DatasetChangedError, match="rewritten"):
         next(tables)
     assert open_handles(tmp_path) == 0

@@ -18,7 +18,7 @@ from petastore.storage.files.location import open_location
 from petastore.storage.footers.chunk_metadata import read_varint
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.row_groups.page_headers import read_header, refuse_damaged_pages
-from petastore.storage.row_groups.row_group import StoredRowGroups
+from petastore.storage.row_groups.row_group import read_row_group
 from tests.storage.footers.of_bytes import footer_of_bytes
 from tests.storage.many_pages import OPTIONS, a_table, every_kind, page_places, pages_of_leaves
 from tests.tier import sized
@@ -84,7 +84,7 @@ def test_bit_flip_in_a_page_header_raises_or_is_harmless(tmp_path: Path, kind: i
         for (column, place), bit in flips:
             write_byte(written, place, data[place] ^ 1 << bit)
             try:
-                found = StoredRowGroups(location, footers).read(file, 0, [column])
+                found = read_row_group(location, file, 0, [column], footers=footers)
             except DecodeError as problem:
                 refused += 1
                 said = re.search(r"the page header of \S+ at byte ([\d,]+) is damaged", str(problem))

@@ -25,7 +25,7 @@ from petastore.storage.footers.footers import read_footer
 from petastore.storage.row_groups import small_files
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.open_files import OpenFiles, Reading
-from petastore.storage.row_groups.row_group import StoredRowGroups
+from petastore.storage.row_groups.row_group import read_row_group, read_row_group_in_parts
 from tests.storage.conftest import Put
 
 ROWS = 10
@@ -46,7 +46,7 @@ TABLE = pa.table(COLUMNS)
 
 def read(location: Location, ordinal: int, columns: Sequence[str], path: str = "x.parquet") -> pa.Table:
     file = read_footer(location, path).file
-    return StoredRowGroups(location, FooterCache()).read(file, ordinal, columns)
+    return read_row_group(location, file, ordinal, columns, footers=FooterCache())
 
 
 @pytest.mark.parametrize("columns", [list(COLUMNS), list(COLUMNS)[::-1], ["a"], ["a.b"], ["a.b", "a"], ["pairs", "id"]])
@@ -64,7 +64,7 @@ def test_row_group_reads_only_the_first_rows(location: Location, put: Put, first
     put("x.parquet", TABLE, row_group_size=4)
     file = read_footer(location, "x.parquet").file
     parts = [Part((name,), first=first) for name in COLUMNS]
-    tables = list(StoredRowGroups(location, FooterCache()).read_in_parts(file, 1, parts))
+    tables = list(read_row_group_in_parts(location, file, 1, parts, footers=FooterCache()))
     for name, table in zip(COLUMNS, tables, strict=True):
         assert table.equals(TABLE.slice(4, min(first, 4)).select([name]))
 
@@ -90,7 +90,9 @@ def test_memory_of_a_column_part_is_freed_before_the_next_part_is_read(tmp_path:
 
     def most_allocated(names: str) -> int:
         with pool_of_its_own() as pool:
-            tables = StoredRowGroups(location, FooterCache()).read_in_parts(file, 0, [Part((name,)) for name in names])
+            tables = read_row_group_in_parts(
+                location, file, 0, [Part((name,)) for name in names], footers=FooterCache()
+            )
             while next(tables, None) is not None:  # a `for` would hold each table while the next one is read
                 pass
             assert pool.bytes_allocated() == 0
@@ -157,7 +159,7 @@ def test_footer_is_parsed_once_for_all_row_groups(location: Location, put: Put) 
     footers = FooterCache()
     with ThreadPoolExecutor(4) as threads:
         tables = list(
-            threads.map(lambda ordinal: StoredRowGroups(location, footers).read(file, ordinal, ["id"]), range(ROWS))
+            threads.map(lambda ordinal: read_row_group(location, file, ordinal, ["id"], footers=footers), range(ROWS))
         )
     assert [table.column("id").to_pylist() for table in tables] == [[row] for row in range(ROWS)]
     assert len(footers) == 1
@@ -215,11 +217,11 @@ def test_file_rewritten_after_listing_raises(location: Location, put: Put) -> No
     put("x.parquet", TABLE, row_group_size=4)
     file = read_footer(location, "x.parquet").file
     footers = FooterCache()
-    StoredRowGroups(location, footers).read(file, 0, ["id"])
+    read_row_group(location, file, 0, ["id"], footers=footers)
     put("x.parquet", TABLE.slice(0, 5))
     for cache in (footers, FooterCache()):
         with pytest.raises(DatasetChangedError, match=r"x\.parquet was rewritten"):
-            StoredRowGroups(location, cache).read(file, 0, ["id"])
+            read_row_group(location, file, 0, ["id"], footers=cache)
 
 
 def test_rewritten_file_of_equal_size_is_not_reported_as_damage(location: Location, put: Put) -> None:
@@ -238,7 +240,7 @@ def test_rewritten_file_of_equal_size_is_not_reported_as_damage(location: Locati
     broken[4:24] = b"\xa5" * 20
     put("x.parquet", bytes(broken))
     with pytest.raises(DatasetChangedError, match=r"x\.parquet was rewritten"):
-        StoredRowGroups(location, footers).read(file, 0, ["x"])
+        read_row_group(location, file, 0, ["x"], footers=footers)
 
 
 def test_missing_file_raises_with_its_name(location: Location, put: Put) -> None:
@@ -249,13 +251,13 @@ def test_missing_file_raises_with_its_name(location: Location, put: Put) -> None
     location.filesystem.delete_file(location.join("x.parquet"))
     for cache in (footers, FooterCache()):
         with pytest.raises(StorageError, match=r"x\.parquet is missing"):
-            StoredRowGroups(location, cache).read(file, 0, ["id"])
+            read_row_group(location, file, 0, ["id"], footers=cache)
 
 
 def test_unreadable_file_raises_storage_error(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").mkdir()
     with pytest.raises(StorageError, match=r"x\.parquet"):
-        StoredRowGroups(open_location(tmp_path), FooterCache()).read(DataFile("x.parquet", 1), 0, ["id"])
+        read_row_group(open_location(tmp_path), DataFile("x.parquet", 1), 0, ["id"], footers=FooterCache())
 
 
 def test_small_file_is_read_whole_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +275,7 @@ def test_small_file_is_read_whole_once(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(small_files, "read_up_to", noted)
     for ordinal in (3, 0, *range(10)):
         parts = [Part(("id",))]
-        (found,) = StoredRowGroups(location, footers, files).read_in_parts(file, ordinal, parts)
+        (found,) = read_row_group_in_parts(location, file, ordinal, parts, footers=footers, files=files)
         assert found.equals(table.slice(10 * ordinal, 10).combine_chunks())
     files.close()
     assert whole == ["part-0.parquet"]
@@ -288,7 +290,7 @@ def test_file_modified_during_each_read_raises(tmp_path: Path, monkeypatch: pyte
     def write_at_most(times: int) -> pa.Table:
         doubts = itertools.chain([True] * times, itertools.repeat(False))
         monkeypatch.setattr(Reading, "is_in_doubt", property(lambda _: next(doubts)))
-        return StoredRowGroups(location, footers).read(file, 3, ["id"])
+        return read_row_group(location, file, 3, ["id"], footers=footers)
 
     assert write_at_most(4).column("id").to_pylist() == list(range(30, 40))
     with pytest.raises(DatasetChangedError, match=r"x\.parquet was rewritten .* row group 3"):

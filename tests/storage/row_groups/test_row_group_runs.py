@@ -17,7 +17,8 @@ from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.open_files import OpenFiles
-from petastore.storage.row_groups.row_group import StoredRowGroups
+from petastore.storage.row_groups.read_together import read_run
+from petastore.storage.row_groups.row_group import read_row_group_in_parts
 
 COLUMNS = {
     "id": pa.int64(),
@@ -66,14 +67,14 @@ def test_row_groups_read_in_one_call_equal_those_read_singly(
     footers, part, footer = FooterCache(), Part(tuple(columns)), read_footer(location, "x")
     ordinals = data.draw(st.lists(st.integers(0, len(sizes) - 1), min_size=1, max_size=12))
     files = OpenFiles()
-    found = StoredRowGroups(location, FooterCache(), files).read_run(footer.file, ordinals, part)
+    found = read_run(location, footer, ordinals, part, files)
     if found is None:
         assert old
         return
     singles = [
         table
         for ordinal in ordinals
-        for table in StoredRowGroups(location, footers, files).read_in_parts(footer.file, ordinal, [part])
+        for table in read_row_group_in_parts(location, footer.file, ordinal, [part], footers=footers, files=files)
     ]
     assert found.equals(pa.concat_tables(singles).combine_chunks())
     assert all(column.num_chunks == 1 for column in found.columns)
@@ -89,7 +90,7 @@ def test_damaged_page_in_row_groups_read_in_one_call_raises(tmp_path: Path) -> N
     data[chunk.data_page_offset - 4] ^= 1  # in the dictionary page
     (tmp_path / "x").write_bytes(data)
     with pytest.raises((DecodeError, OSError)):
-        StoredRowGroups(location, FooterCache(), OpenFiles()).read_run(footer.file, range(5), Part(("id",)))
+        read_run(location, footer, range(5), Part(("id",)), OpenFiles())
 
 
 def test_row_groups_read_in_one_call_are_remembered_as_verified(tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_row_groups_read_in_one_call_are_remembered_as_verified(tmp_path: Path) 
     location = open_location(str(tmp_path))
     files, part = OpenFiles(), Part(("id", "word"))
     footer = read_footer(location, "x")
-    StoredRowGroups(location, FooterCache(), files).read_run(footer.file, [0, 1], part)
+    read_run(location, footer, [0, 1], part, files)
     version = footer.local
     assert version is not None
     has = [files.verified.has(str(tmp_path / "x"), version, ordinal, (part.columns,)) for ordinal in range(3)]
@@ -108,8 +109,6 @@ def test_row_groups_read_in_one_call_are_remembered_as_verified(tmp_path: Path) 
 def test_row_groups_read_in_one_call_are_in_the_requested_order(tmp_path: Path) -> None:
     table = _write(tmp_path / "x", [3, 5, 2])
     location = open_location(str(tmp_path))
-    found = StoredRowGroups(location, FooterCache(), OpenFiles()).read_run(
-        read_footer(location, "x").file, [2, 0], Part(("id",))
-    )
+    found = read_run(location, read_footer(location, "x"), [2, 0], Part(("id",)), OpenFiles())
     assert found is not None
     assert found.column("id").to_pylist() == np.asarray(table.column("id"))[[8, 9, 0, 1, 2]].tolist()

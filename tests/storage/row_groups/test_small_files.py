@@ -15,8 +15,9 @@ from petastore.inventory import DataFile
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer
-from petastore.storage.row_groups.asked_columns import Part, in_one, joined
-from petastore.storage.row_groups.small_files import SMALL_FILE_BYTES, SmallFiles
+from petastore.storage.row_groups.asked_columns import Part, in_one
+from petastore.storage.row_groups.read_together import joined, small_files_together
+from petastore.storage.row_groups.small_files import SMALL_FILE_BYTES, small_file
 
 ROWS = 12
 
@@ -38,7 +39,7 @@ def put(location: Location, count: int, **options: Any) -> list[DataFile]:
 
 
 def together(location: Location, asked: Sequence[tuple[DataFile, int]], *parts: Part) -> list[pa.Table] | None:
-    found = SmallFiles(location, FooterCache()).read(asked, parts)
+    found = small_files_together(location, asked, parts, FooterCache())
     return None if found is None else list(found)
 
 
@@ -74,8 +75,8 @@ def test_small_file_is_not_read_whole_for_first_rows_or_repeated_columns(
     location: Location, parts: tuple[Part, ...]
 ) -> None:
     (file,) = put(location, 1)
-    assert SmallFiles(location, FooterCache()).read([(file, 0)], parts) is None
-    assert SmallFiles(location, FooterCache()).read([(file, 0)], parts) is None
+    assert small_file(location, file, 0, parts, FooterCache()) is None
+    assert small_files_together(location, [(file, 0)], parts, FooterCache()) is None
 
 
 def test_large_file_is_not_read_together(location: Location, tmp_path: Path) -> None:
@@ -83,15 +84,15 @@ def test_large_file_is_not_read_together(location: Location, tmp_path: Path) -> 
     pq.write_table(pa.table({"word": words}), tmp_path / "x", compression="none", use_dictionary=False)
     file = read_footer(location, "x").file
     assert file.size > SMALL_FILE_BYTES
-    assert SmallFiles(location, FooterCache()).read([(file, 0)], [Part(("word",))]) is None
+    assert small_file(location, file, 0, [Part(("word",))], FooterCache()) is None
 
 
 def test_file_that_expands_in_memory_is_not_read_together(location: Location, tmp_path: Path) -> None:
     pq.write_table(pa.table({"word": ["x" * 1000] * 10_000}), tmp_path / "x", compression="zstd", use_dictionary=False)
     file = read_footer(location, "x").file
     assert file.size < SMALL_FILE_BYTES
-    assert SmallFiles(location, FooterCache()).read([(file, 0)], [Part(("word",))]) is None
-    assert SmallFiles(location, FooterCache()).read([(file, 0)] * 2, [Part(("word",))]) is None
+    assert small_file(location, file, 0, [Part(("word",))], FooterCache()) is None
+    assert small_files_together(location, [(file, 0)] * 2, [Part(("word",))], FooterCache()) is None
 
 
 def test_files_of_different_types_are_not_read_together(location: Location, tmp_path: Path) -> None:
@@ -104,9 +105,9 @@ def test_files_of_different_types_are_not_read_together(location: Location, tmp_
 def test_missing_column_or_row_group_of_a_small_file_raises(location: Location) -> None:
     (file,) = put(location, 1)
     with pytest.raises(InvalidArgumentError, match=r"columns must be columns of 00 \('id', 'word', 'list'\), got 'x'"):
-        SmallFiles(location, FooterCache()).read([(file, 0)], [Part(("x",))])
+        small_file(location, file, 0, [Part(("x",))], FooterCache())
     with pytest.raises(InvalidArgumentError, match="row group must be below 2, the number of row groups in 00, got 2"):
-        SmallFiles(location, FooterCache()).read([(file, 2)], [FLAT])
+        small_file(location, file, 2, [FLAT], FooterCache())
 
 
 def test_column_parts_read_together_use_the_smallest_byte_limit() -> None:

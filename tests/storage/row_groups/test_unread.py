@@ -36,7 +36,7 @@ def test_read_error_is_reported_as_storage_error_or_damaged_page(
     pq.write_table(pa.table({"id": range(9)}), tmp_path / "a.parquet")
     location = open_location(tmp_path)
     footer = read_footer(location, "a.parquet")
-    found = explained(problem, location, 0, ["id"], footer)
+    found = explained(problem, location, footer.file, 0, ["id"], footer)
     assert isinstance(found, StorageError if is_of_storage else DecodeError)
 
 
