@@ -113,10 +113,12 @@ def in_time(call: Callable[[], _T], *, url: str, what: str, limit_s: float | Non
         >>> in_time(lambda: 7, url="file:///data", what="count", limit_s=10)
         7
         >>> import threading
-        >>> in_time(threading.Event().wait, url="file:///data", what="wait", limit_s=0.01)
+        >>> answered = threading.Event()
+        >>> in_time(answered.wait, url="file:///data", what="wait", limit_s=0.01)
         Traceback (most recent call last):
         petastore.errors.StorageTimeoutError: file:///data: storage did not respond within 0.01 s to the request to
         wait. Check that the storage can be reached, or increase storage_timeout=
+        >>> answered.set()  # ends the daemon thread
     """
 
     def marked() -> _T:
