@@ -62,15 +62,15 @@ def write(url: Path) -> None:
 
 def read_lines(journal: Path) -> list[dict[str, Any]]:
     """Return the entries of a journal, without a line that a killed process has left unfinished."""
-    lines = journal.read_bytes().split(b"\n") if journal.exists() else [b""]
-    return [json.loads(line) for line in lines[:-1]]
+    return [json.loads(line) for line in journal.read_bytes().split(b"\n")[:-1]]
 
 
 def run_rank(folder: Path, rank: int) -> None:
     """Read epochs until the file `stop` exists; at least one, and each to its end."""
     journal = folder / f"rank-{rank}.jsonl"
+    journal.touch()
     done = read_lines(journal)
-    os.truncate(journal, sum(len(json.dumps(entry)) + 1 for entry in done)) if done else journal.write_bytes(b"")
+    os.truncate(journal, journal.read_bytes().rfind(b"\n") + 1)
     epoch = sum("over" in entry for entry in done)
     state = next((entry.get("state") for entry in reversed(done)), None)
     with journal.open("ab", buffering=0) as file:
@@ -195,7 +195,7 @@ def growth(folder: Path) -> dict[str, float]:
     """Return how much rank 0 has grown, from the median of the second quarter of its epochs to that of the last one."""
     samples = [entry for entry in read_lines(folder / "rank-0.jsonl") if "over" in entry]
     quarter = max(len(samples) // 4, 1)
-    second, last = samples[quarter : 2 * quarter], samples[-quarter:]
+    second, last = samples[quarter : 2 * quarter] or samples, samples[-quarter:]
     return {
         name: statistics.median(entry[name] for entry in last) - statistics.median(entry[name] for entry in second)
         for name in ("kib", "files", "threads")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 import threading
 from pathlib import Path
@@ -17,6 +16,7 @@ from petastore.dataset import Dataset
 from petastore.errors import InvalidArgumentError, StorageError
 from petastore.plan import LastBatch, ReadUnit, Selection, Shard
 from petastore.plan.request import SHARDED_DEFAULT_SEED
+from tests.forked import answer_of_child
 from tests.pace import LONG
 from tests.readers.hanging import HangingFileSystem
 from tests.readers.small import ROWS, SCHEMA, a_row, written
@@ -76,10 +76,6 @@ def test_dataset_read_returns_stored_cells(dataset: Dataset) -> None:
     assert table.to_pydict() == {"word": [a_row(n)["word"] for n in range(5, 10)], "id": list(range(5, 10))}
 
 
-def _send_time_zones(dataset: Dataset, answer: Any) -> None:
-    answer.send(dataset.time_zones)
-
-
 def test_time_zones_are_read_in_a_child_forked_during_a_read(dataset: Dataset) -> None:
     """The child waits for no lock that a thread of the parent holds while storage hangs."""
     storage = HangingFileSystem()
@@ -88,19 +84,11 @@ def test_time_zones_are_read_in_a_child_forked_during_a_read(dataset: Dataset) -
     thread = threading.Thread(target=lambda: hanging.time_zones)
     thread.start()
     assert storage.hangs.wait(LONG)
-    here, there = multiprocessing.Pipe()
-    child = multiprocessing.get_context("fork").Process(target=_send_time_zones, args=(dataset, there))
-    child.start()
-    is_answered = here.poll(LONG)
-    storage.answer.set()
-    thread.join()
-    if not is_answered:
-        child.kill()
-    child.join(LONG)
-    assert (is_answered, child.exitcode) == (True, 0)
-    assert here.recv() == {}
-    here.close()
-    there.close()
+    try:
+        assert answer_of_child(lambda: dataset.time_zones) == {}
+    finally:
+        storage.answer.set()
+        thread.join()
 
 
 def test_plan_excludes_rows_that_are_not_selected(dataset: Dataset) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
 import pickle
 import threading
 from decimal import Decimal
@@ -24,6 +23,7 @@ from petastore.dataset import Dataset
 from petastore.errors import DecodeError, InvalidArgumentError, TransformError
 from petastore.plan.selection import Selection
 from petastore.readers.random_access import RandomAccess
+from tests.forked import answer_of_child
 from tests.pace import LONG
 from tests.readers.hanging import HangingFileSystem
 from tests.tier import examples
@@ -241,11 +241,6 @@ def test_pickled_random_access_excludes_cached_row_groups(dataset: Dataset) -> N
     assert again.take([3, 9])["id"].tolist() == before
 
 
-def _take_in_child(rows: RandomAccess, storage: HangingFileSystem, answer: Any) -> None:
-    storage.at = None
-    answer.send((rows.take([3, 9])["id"].tolist(), rows.cache_info().reads))
-
-
 def test_random_access_works_in_a_child_forked_during_a_read(dataset: Dataset) -> None:
     storage = HangingFileSystem()
     path = dataset.url.removeprefix("file://")
@@ -255,19 +250,15 @@ def test_random_access_works_in_a_child_forked_during_a_read(dataset: Dataset) -
     thread = threading.Thread(target=lambda: taken.append(rows.take([3, 9])["id"].tolist()))
     thread.start()
     assert storage.hangs.wait(LONG)
-    here, there = multiprocessing.Pipe()
-    child = multiprocessing.get_context("fork").Process(target=_take_in_child, args=(rows, storage, there))
-    child.start()
-    is_answered = here.poll(LONG)
-    storage.answer.set()
-    thread.join()
-    if not is_answered:
-        child.kill()
-        child.join()
-    assert is_answered
-    found, reads = here.recv()
-    child.join(LONG)
-    assert ([found], child.exitcode) == (taken, 0)
+
+    def take() -> tuple[list[int], int]:
+        storage.at = None
+        return rows.take([3, 9])["id"].tolist(), rows.cache_info().reads
+
+    try:
+        found, reads = answer_of_child(take)
+    finally:
+        storage.answer.set()
+        thread.join()
+    assert [found] == taken
     assert reads == 2
-    here.close()
-    there.close()
