@@ -107,21 +107,21 @@ class RecentRowGroups:
         """
         with self._lock:
             self._requests += 1
-        table = self._cached(group)
+            table = self._cached(group)
         return self._reading.result(group, functools.partial(self._filled, group)) if table is None else table
 
     def _cached(self, group: int) -> pa.Table | None:
-        with self._lock:
-            table = self._tables.get(group)
-            if table is not None:
-                self._tables.move_to_end(group)
+        """Return the row group if it is cached. The caller holds the lock."""
+        table = self._tables.get(group)
+        if table is not None:
+            self._tables.move_to_end(group)
         return table
 
     def _filled(self, group: int) -> pa.Table:
-        table = self._cached(group)  # another thread may have read it since `get` looked
-        if table is not None:
-            return table
         with self._lock:
+            table = self._cached(group)  # another thread may have read it since `get` looked
+            if table is not None:
+                return table
             self._reads += 1
         table = self._read(group)
         with self._lock:

@@ -296,7 +296,7 @@ def _asked(location: Location, look: Callable[[], _Found], way: _Way) -> _Found:
 
 
 def _of_urls(urls: list[str], way: _Way) -> Location:
-    schemes = {scheme_and_host(url) for url in urls[1:] and urls}
+    schemes = {scheme_and_host(url) for url in urls} if len(urls) > 1 else set()
     if len(schemes) > 1:
         shown = ", ".join(sorted(shown_url(f"{scheme}://{host}") for scheme, host in schemes))
         raise InvalidArgumentError(

@@ -101,7 +101,7 @@ def read_footers(location: Location, paths: Iterable[str], kept: KeptTails | Non
         kept: Disk cache of file tails; None reads all of them from storage.
 
     Raises:
-        StorageError: As in `read_footer`, for the first failing file; files that are not Parquet are named together.
+        StorageError: As in `read_footer`, for one failing file; files that are not Parquet are named together.
         DatasetNotFoundError: None of the files is Parquet, by name or content, and the caller did not pass any of them.
     """
     wanted, parser = list(paths), FooterParser()
