@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 import weakref
 from collections.abc import Callable, Generator
@@ -30,6 +29,11 @@ _REPLACED = (
     "the reader's position"
 )
 """Error message of an iterator that another iterator of the same reader has replaced."""
+
+
+def _no_one() -> Shared[Any] | None:
+    """Return None, as a weak reference to a deleted iterator does."""
+    return None
 
 
 class Pass:
@@ -61,7 +65,8 @@ class Pass:
         self._pipeline: Pipeline | None = None
         self._loads: Loads | None = None
         self._end: _End | None = None
-        self._is_stopped = False
+        self._iterator = _no_one  # the one that reads; weak, so that dropping it ends the iteration
+        self._closed: str | None = None  # error message of the next iteration
 
     @property
     def last(self) -> tuple[Cursor, LastRows | None]:
@@ -102,24 +107,44 @@ class Pass:
 
     def items(self) -> Shared[Any]:
         """Return an iterator of the rows, batches or windows after the cursor, shared by all iterating threads."""
-        execution = self._execution
-        return Shared(functools.partial(self.handouts, execution.rows_per_item, execution.hand_out))
+        return Shared(self._items)
 
-    def batches(self, batch_size: int) -> Generator[Handout]:
-        """Yield the batches after the cursor (current position): one iterable for each span (consecutive batches)."""
-        return self.handouts(batch_size, batches_of)
+    def batches(self, batch_size: int, iterator: Callable[[], Shared[Any] | None] = _no_one) -> Generator[Handout]:
+        """Yield the batches after the cursor (current position): one iterable for each span (consecutive batches).
 
-    def handouts(self, batch_size: int, hand_out: Callable[[AssembledSpan], Handout]) -> Generator[Handout]:
+        Args:
+            batch_size: Number of rows of a batch.
+            iterator: Weak reference to the iterator that takes the batches from this generator, if there is one.
+        """
+        yield from self._handouts(batch_size, batches_of, iterator)
+        self.is_over = True
+
+    def _items(self, iterator: Callable[[], Shared[Any] | None]) -> Generator[Handout]:
+        """Yield the items after the cursor (current position): one iterable for each span (consecutive batches)."""
+        yield from self._handouts(self._execution.rows_per_item, self._execution.hand_out, iterator)
+        self.tell_end()  # first: a thread that finds the iteration over asks whether it was told
+        self.is_over = True
+
+    def _handouts(
+        self,
+        batch_size: int,
+        hand_out: Callable[[AssembledSpan], Handout],
+        iterator: Callable[[], Shared[Any] | None],
+    ) -> Generator[Handout]:
         """Yield the items after the cursor (current position): one iterable for each span (consecutive batches).
 
-        Taking an item moves the cursor.
+        Taking an item moves the cursor. The previous iterator ends, even if it still has items of its current span.
 
         Args:
             batch_size: Number of rows of a batch.
             hand_out: Function that returns the rows, batches or windows of a span, as an iterable.
+            iterator: Weak reference to the iterator that takes the items from this generator, if there is one.
         """
-        if self._is_stopped:
-            raise ReaderClosedError(STOPPED)
+        previous, self._iterator = self._iterator(), iterator
+        if previous is not None and not self.is_over:
+            previous.end(_REPLACED)
+        if self._closed is not None:  # checked after the assignment, because `close` reads them in the other order
+            raise ReaderClosedError(self._closed)
         self.end()
         self._batch_size = batch_size
         pipeline, loads = self._begun(batch_size)
@@ -130,10 +155,6 @@ class Pass:
                 del span  # so that memory is freed as soon as the consumer drops the batches
                 yield self._handout
             pipeline.join()
-            self.is_over = True
-        except ReaderClosedError as closed:
-            is_replaced = self._pipeline is not pipeline and not self._is_stopped
-            raise ReaderClosedError(_REPLACED) if is_replaced else closed from None
         except GeneratorExit:  # the consumer stopped iterating
             pipeline.close()
             pipeline.join()
@@ -186,13 +207,20 @@ class Pass:
             prefetcher=loads.prefetcher,
             meter=self.meter,
         )
-        if self._is_stopped:  # `close` was called before the pipeline existed, so it did not close the pipeline
+        if self._closed is not None:  # `close` was called before the pipeline existed, so it did not close the pipeline
             pipeline.close()
         return pipeline, loads
 
-    def close(self) -> None:
-        """Stop yielding, and wake waiting threads with `ReaderClosedError`. May be called again, by any thread."""
-        self._is_stopped = True
+    def close(self, why: str = STOPPED) -> None:
+        """Stop yielding, and wake waiting threads with `ReaderClosedError`. May be called again, by any thread.
+
+        Args:
+            why: Message of the error.
+        """
+        self._closed = why
+        iterator = self._iterator()
+        if iterator is not None:
+            iterator.end(why)
         pipeline = self._pipeline
         if pipeline is not None:
             pipeline.close()

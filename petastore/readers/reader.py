@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import warnings
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -41,9 +40,11 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
     One iteration covers all epochs. `iter_batches(n)` yields batches of n rows, as loaders do. Workers start with the
     first `next`.
 
-    Several threads may iterate one reader, or one iterator of `iter_batches`: each row goes to exactly one thread, and
-    a thread that starts after the last row gets no rows. Any thread may call `stop`. A forked child process cannot
-    continue the current iteration: call `reset` there, or open another reader.
+    Several threads may share one iterator of `iter_batches`: each batch goes to exactly one of them. They may also loop
+    over one reader: each row goes to exactly one thread, and a thread whose first loop begins after the last row gets
+    no rows. A second loop of a thread starts the next iteration, even if other threads are still busy with their last
+    rows. Any thread may call `stop`. A forked child process cannot continue the current iteration: call `reset` there,
+    or open another reader.
 
     Args:
         dataset: The dataset to read.
@@ -114,7 +115,6 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
         self._pass = Pass(execution, self.begin)
         self.meter = self._pass.meter
         self._own = self._pass.items()  # the iterator behind `next(reader)`
-        self._asked_for: Callable[[], Shared[Batch] | None] = lambda: None
 
     @property
     def cursor(self) -> Cursor:
@@ -177,9 +177,7 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
         self._own = self._pass.items()  # `next(reader)` continues after these batches
 
         # `self._pass` is read at the first batch, because `reset` or `load_state_dict` may replace it until then.
-        batches: Shared[Batch] = Shared(lambda: self._pass.batches(batch_size))
-        self._asked_for = weakref.ref(batches)  # weak, so that the iteration ends when the caller drops the iterator
-        return batches
+        return Shared(lambda iterator: self._pass.batches(batch_size, iterator))
 
     def estimate_memory(self, batch_size: int) -> Budget:
         """Return an estimate of peak memory and prefetching for batches of this size.
@@ -296,9 +294,9 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
         """
         if self.stopped:
             raise ReaderClosedError(STOPPED)
-        _end((self._own, self._asked_for()), MOVED)
-        # Close first: then `next()` in another thread raises an error, and does not start a new pipeline.
-        self._pass.close()
+        if not self._pass.is_over:  # otherwise, threads that wait for the end get the end
+            # Close first: then `next()` in another thread raises an error, and does not start a new pipeline.
+            self._pass.close(MOVED)
         self._pass.end()
         self.plan, self.shard, self.begin = plan, plan.request.shard, begin
         self._execution = dataclasses.replace(self._execution, plan=plan)
@@ -311,7 +309,6 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
     def stop(self) -> None:
         """Stop reading. A thread that waits in `next` gets `ReaderClosedError`. Any thread may call it, repeatedly."""
         self.stopped = True
-        _end((self._own, self._asked_for()), STOPPED)
         self._pass.close()
         self._execution.close()
         self._end_progress()
@@ -347,10 +344,3 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
 
     def __repr__(self) -> str:
         return f"Reader({self._execution})"
-
-
-def _end(iterators: Iterable[Any], why: str) -> None:
-    """Make iterators raise `ReaderClosedError` with this message from now on; skip None (deleted iterators)."""
-    for iterator in iterators:
-        if iterator is not None:
-            iterator.end(why)

@@ -114,6 +114,23 @@ def test_end_of_an_iteration_is_reported_once_to_each_thread_that_reads(run: Pas
     assert answers == [True, False]
 
 
+def test_end_of_rows_is_news_for_other_threads_as_soon_as_the_iteration_is_over(run: Pass) -> None:
+    go_on, answers = threading.Event(), list[tuple[bool, bool]]()
+
+    def ask() -> None:
+        go_on.wait(LONG)
+        answers.append((run.is_over, run.end_is_news))
+
+    other = threading.Thread(target=ask)
+    other.start()
+    items = run.items()
+    assert len(list(items)) == 2 * ROWS  # `Reader.__next__` has not called `tell_end` yet
+    go_on.set()
+    other.join()
+    assert answers == [(True, True)]
+    assert not run.end_is_news
+
+
 def test_iteration_starts_from_the_given_cursor(dataset: Dataset) -> None:
     execution = execution_of(dataset, epochs=2)
     assert ids(Pass(execution, Cursor(1, 20)), 10) == [[20, 21, 22]]

@@ -316,6 +316,34 @@ def test_iter_batches_after_another_loop_says_that_this_iterator_has_ended(uneve
             next(second)
 
 
+def test_iter_batches_ends_inside_its_loaded_batches_when_another_loop_starts(uneven: str) -> None:
+    with petastore.make_reader(uneven, shuffle_row_groups=False) as reader:
+        first = reader.iter_batches(1)
+        seen = [int(batch["id"][0]) for batch in itertools.islice(first, 50)]
+        second = reader.iter_batches(1)
+        seen.append(int(next(first)["id"][0]))  # the second loop has not started
+        seen.append(int(next(second)["id"][0]))
+        with pytest.raises(ReaderClosedError, match="another loop"):
+            next(first)
+        seen += [int(row.id) for row in itertools.islice(reader, 40)]
+        with pytest.raises(ReaderClosedError, match="another loop"):
+            next(second)
+        reader.load_state_dict(reader.state_dict())
+        seen += [int(batch["id"][0]) for batch in reader.iter_batches(1)]
+    assert seen == list(range(200))
+
+
+def test_iter_batches_after_its_end_is_empty_until_the_reader_stops(uneven: str) -> None:
+    with petastore.make_reader(uneven) as reader:
+        batches = reader.iter_batches(4)
+        assert len(list(batches)) == 50
+        reader.reset()
+        assert list(batches) == []
+        assert len(list(reader)) == 200
+    with pytest.raises(ReaderClosedError, match="stopped"):
+        next(reader)
+
+
 def test_garbage_collected_iter_batches_stops_the_worker_threads(uneven: str) -> None:
     reader = petastore.make_reader(uneven, num_epochs=None)
     batches = reader.iter_batches(4)

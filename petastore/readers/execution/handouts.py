@@ -13,6 +13,7 @@ import functools
 import itertools
 import operator
 import threading
+import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, NoReturn, TypeVar
 
@@ -131,16 +132,17 @@ class Shared(Iterator[_Item]):
     the end of the epoch.
 
     Args:
-        begin: Function that is called for the first item and returns a generator of iterables: the items of each span.
-            The iterators of the iterables are implemented in C. This object closes the generator.
+        begin: Function that is called for the first item, with a weak reference to this object. It returns a generator
+            of iterables: the items of each span. The iterators of the iterables are implemented in C. This object
+            closes the generator.
 
     Example:
-        >>> shared = Shared(lambda: (iter([10, 11][number:]) for number in range(2)))
+        >>> shared = Shared(lambda _: (iter([10, 11][number:]) for number in range(2)))
         >>> list(shared)
         [10, 11, 11]
     """
 
-    def __init__(self, begin: Callable[[], Generator[Iterable[_Item]]]) -> None:
+    def __init__(self, begin: Callable[[weakref.ref[Shared[_Item]]], Generator[Iterable[_Item]]]) -> None:
         self.at_hand: Iterator[_Item] = iter(())
         """Iterator of the remaining items of the current span (consecutive batches)."""
         self._begin = begin
@@ -174,7 +176,7 @@ class Shared(Iterator[_Item]):
             for item in self.at_hand:  # another thread has already fetched the next span
                 return item
             if self._handouts is None:
-                self._handouts = self._begin()
+                self._handouts = self._begin(weakref.ref(self))
             while self._over is None:
                 try:
                     self.at_hand = iter(next(self._handouts))

@@ -200,7 +200,7 @@ def test_reader_stop_wakes_all_threads(url: str) -> None:
 
 
 def test_iteration_error_in_one_thread_raises_reader_closed_in_the_others() -> None:
-    def fails() -> Generator[Iterable[int]]:
+    def fails(_: object) -> Generator[Iterable[int]]:
         yield iter([1])
         raise ZeroDivisionError("on purpose")
 
