@@ -39,8 +39,9 @@ class Alone(Reader):
             raise RuntimeError("this reader was stopped")
         rows = self.__dict__.get("rows_of_one")
         if rows is None:
-            generator = self._pass._items(lambda: None)  # noqa: SLF001 - `items` would make a shared iterator
-            rows = self.__dict__["rows_of_one"] = itertools.chain.from_iterable(generator)
+            rows = self.__dict__["rows_of_one"] = itertools.chain.from_iterable(
+                self._pass.handouts(1, self._execution.hand_out)
+            )
         return next(rows)
 
     def iter_batches(self, batch_size: int) -> Iterator[Any]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
+import functools
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -64,7 +63,6 @@ class Pass:
         self._batch_size = execution.rows_per_item
         self._pipeline: Pipeline | None = None
         self._loads: Loads | None = None
-        self._end: _End | None = None
         self._iterator = _no_one  # the one that reads; weak, so that dropping it ends the iteration
         self._closed: str | None = None  # error message of the next iteration
 
@@ -107,29 +105,18 @@ class Pass:
 
     def items(self) -> Shared[Any]:
         """Return an iterator of the rows, batches or windows after the cursor, shared by all iterating threads."""
-        return Shared(self._items)
+        execution = self._execution
+        return Shared(functools.partial(self.handouts, execution.rows_per_item, execution.hand_out))
 
     def batches(self, batch_size: int, iterator: Callable[[], Shared[Any] | None] = _no_one) -> Generator[Handout]:
-        """Yield the batches after the cursor (current position): one iterable for each span (consecutive batches).
+        """Yield the batches after the cursor (current position): one iterable for each span (consecutive batches)."""
+        return self.handouts(batch_size, batches_of, iterator)
 
-        Args:
-            batch_size: Number of rows of a batch.
-            iterator: Weak reference to the iterator that takes the batches from this generator, if there is one.
-        """
-        yield from self._handouts(batch_size, batches_of, iterator)
-        self.is_over = True
-
-    def _items(self, iterator: Callable[[], Shared[Any] | None]) -> Generator[Handout]:
-        """Yield the items after the cursor (current position): one iterable for each span (consecutive batches)."""
-        yield from self._handouts(self._execution.rows_per_item, self._execution.hand_out, iterator)
-        self.tell_end()  # first: a thread that finds the iteration over asks whether it was told
-        self.is_over = True
-
-    def _handouts(
+    def handouts(
         self,
         batch_size: int,
         hand_out: Callable[[AssembledSpan], Handout],
-        iterator: Callable[[], Shared[Any] | None],
+        iterator: Callable[[], Shared[Any] | None] = _no_one,
     ) -> Generator[Handout]:
         """Yield the items after the cursor (current position): one iterable for each span (consecutive batches).
 
@@ -155,6 +142,7 @@ class Pass:
                 del span  # so that memory is freed as soon as the consumer drops the batches
                 yield self._handout
             pipeline.join()
+            self.is_over = True
         except GeneratorExit:  # the consumer stopped iterating
             pipeline.close()
             pipeline.join()
@@ -234,41 +222,3 @@ class Pass:
         loads, self._loads = self._loads, None
         if loads is not None:
             loads.take_back()  # the iteration may have stopped early, before the generator closed the loader
-
-    def tell_end(self) -> None:
-        """Record that the calling thread has received the end of the iteration."""
-        self._end = self._end or _End()
-        self._end.tell()
-
-    @property
-    def end_is_news(self) -> bool:
-        """Whether this iteration is over, but the calling thread does not know it: its next loop must be empty."""
-        return self._end is not None and self._end.is_news
-
-
-class _End:
-    """Threads that have received the end of a pass (an iteration); decides which threads may start another pass.
-
-    Several threads may share one pass. A thread that begins its loop after other threads have taken all rows must get
-    an empty loop, not a second pass over the rows. Only these threads start the next pass:
-
-    * a thread that has received the end;
-    * a thread that was started after the end, or by other means than Python's `threading`;
-    * the main thread, when all threads that have received the end have stopped.
-    """
-
-    def __init__(self) -> None:
-        self._alive = weakref.WeakSet(threading.enumerate())
-        self._told: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
-
-    def tell(self) -> None:
-        """Record that the calling thread has received the end of the iteration."""
-        self._told.add(threading.current_thread())
-
-    @property
-    def is_news(self) -> bool:
-        """Whether the next loop of the calling thread must be empty, because other threads have taken all rows."""
-        me = threading.current_thread()
-        if me in self._told or me not in self._alive or isinstance(me, threading._DummyThread):  # noqa: SLF001
-            return False
-        return me is not threading.main_thread() or any(thread.is_alive() for thread in self._told)

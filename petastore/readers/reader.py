@@ -40,11 +40,10 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
     One iteration covers all epochs. `iter_batches(n)` yields batches of n rows, as loaders do. Workers start with the
     first `next`.
 
-    Several threads may share one iterator of `iter_batches`: each batch goes to exactly one of them. They may also loop
-    over one reader: each row goes to exactly one thread, and a thread whose first loop begins after the last row gets
-    no rows. A second loop of a thread starts the next iteration, even if other threads are still busy with their last
-    rows. Any thread may call `stop`. A forked child process cannot continue the current iteration: call `reset` there,
-    or open another reader.
+    Several threads may share one iterator of `iter_batches`, or call `next` of one reader: each batch or row goes to
+    exactly one thread. A loop that begins after the last row starts the next iteration, in any thread. Any thread may
+    call `stop`. A forked child process cannot continue the current iteration: call `reset` there, or open another
+    reader.
 
     Args:
         dataset: The dataset to read.
@@ -200,7 +199,7 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
         this = self._pass
         if this.is_over:
             with this.beginning:
-                if this is self._pass and not self.stopped and not this.end_is_news:
+                if this is self._pass and not self.stopped:
                     self.reset()
         return self
 
@@ -218,7 +217,6 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
                 return item
             return own.next_of_next()
         except StopIteration:
-            self._pass.tell_end()
             raise
         except BaseException as problem:
             own.fail(problem)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,43 +91,6 @@ def test_iteration_counts_spans_under_petastorm_diagnostics_names(run: Pass) -> 
     assert counts["items_produced"] == counts["items_consumed"] + counts["output_queue_size"]
     assert 0 < run.meter.waited_s < LONG
     batches.close()
-
-
-def test_end_of_an_iteration_is_reported_once_to_each_thread_that_reads(run: Pass) -> None:
-    assert not run.end_is_news
-    go_on, answers = threading.Event(), list[bool]()
-
-    def ask() -> None:
-        go_on.wait(LONG)
-        answers.append(run.end_is_news)
-
-    early = threading.Thread(target=ask)
-    early.start()
-    run.tell_end()
-    assert not run.end_is_news  # the main thread was notified
-    go_on.set()
-    early.join()
-    late = threading.Thread(target=ask)
-    late.start()
-    late.join()
-    assert answers == [True, False]
-
-
-def test_end_of_rows_is_news_for_other_threads_as_soon_as_the_iteration_is_over(run: Pass) -> None:
-    go_on, answers = threading.Event(), list[tuple[bool, bool]]()
-
-    def ask() -> None:
-        go_on.wait(LONG)
-        answers.append((run.is_over, run.end_is_news))
-
-    other = threading.Thread(target=ask)
-    other.start()
-    items = run.items()
-    assert len(list(items)) == 2 * ROWS  # `Reader.__next__` has not called `tell_end` yet
-    go_on.set()
-    other.join()
-    assert answers == [(True, True)]
-    assert not run.end_is_news
 
 
 def test_iteration_starts_from_the_given_cursor(dataset: Dataset) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import concurrent.futures
+import functools
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -71,6 +73,11 @@ def taken_by(threads: int, consume: Callable[[list[Any]], None]) -> list[list[An
     return taken
 
 
+def left_of(reader: petastore.Reader) -> Iterator[Any]:
+    """Return an iterator of the items up to the end; a loop over a reader that has ended would start again."""
+    return iter(functools.partial(next, reader, None), None)
+
+
 def is_whole(row: Any) -> bool:
     """Return whether all values of a row belong to the same row."""
     return bool(row.text == f"row {row.id}" and (row.wave == row.id).all())
@@ -80,7 +87,7 @@ def is_whole(row: Any) -> bool:
 @pytest.mark.parametrize("threads", [2, 3, 8])
 def test_each_row_goes_to_one_thread(url: str, pool: PoolType, threads: int) -> None:
     with make_reader(url, reader_pool_type=pool, shuffle_rows=True, seed=3, num_epochs=2) as reader:
-        taken = taken_by(threads, lambda mine: mine.extend(reader))
+        taken = taken_by(threads, lambda mine: mine.extend(left_of(reader)))
         assert reader.last_row_consumed
     rows = [row for mine in taken for row in mine]
     assert collections.Counter(int(row.id) for row in rows) == dict.fromkeys(range(ROWS), 2)
@@ -91,7 +98,7 @@ def test_each_row_goes_to_one_thread(url: str, pool: PoolType, threads: int) -> 
 @pytest.mark.parametrize("threads", [2, 8])
 def test_each_batch_of_a_batch_reader_goes_to_one_thread(url: str, pool: PoolType, threads: int) -> None:
     with make_batch_reader(url, reader_pool_type=pool) as reader:
-        taken = taken_by(threads, lambda mine: mine.extend(reader))
+        taken = taken_by(threads, lambda mine: mine.extend(left_of(reader)))
     batches = [batch for mine in taken for batch in mine]
     assert sorted(int(number) for batch in batches for number in batch.id) == list(range(ROWS))
     assert all((batch.wave[:, 0] == batch.id).all() for batch in batches)
@@ -110,43 +117,33 @@ def test_threads_share_one_iter_batches_iterator(url: str, pool: PoolType, threa
 def test_threads_share_transformed_rows(url: str, pool: PoolType) -> None:
     spec = petastore.TransformSpec(transforms_to_send.unchanged)
     with make_reader(url, ["id"], reader_pool_type=pool, workers_count=2, transform_spec=spec) as reader:
-        taken = taken_by(4, lambda mine: mine.extend(reader))
+        taken = taken_by(4, lambda mine: mine.extend(left_of(reader)))
     assert sorted(int(row.id) for mine in taken for row in mine) == list(range(ROWS))
 
 
 def test_each_window_goes_to_one_thread(url: str) -> None:
     windows = NGram({0: ["id", "text"], 1: ["id"]}, delta_threshold=1, timestamp_field="id")
     with make_reader(url, windows, shuffle_row_groups=False) as reader:
-        taken = taken_by(4, lambda mine: mine.extend(reader))
+        taken = taken_by(4, lambda mine: mine.extend(left_of(reader)))
     found = [window for mine in taken for window in mine]
     assert sorted(int(window[0].id) for window in found) == list(range(ROWS - 1))
     assert all(window[1].id == window[0].id + 1 and window[0].text == f"row {window[0].id}" for window in found)
 
 
-def test_thread_that_starts_after_the_end_joins_only_the_next_iteration(url: str) -> None:
-    all_are_there, go_on = threading.Barrier(2), threading.Event()
-    late: list[int] = []
-
-    def come_late() -> None:
-        all_are_there.wait()
-        go_on.wait()
-        late.extend([len(list(reader)), len(list(reader))])
-
+def test_next_after_the_end_raises_stop_iteration_in_any_thread(url: str) -> None:
     with make_reader(url, ["id"]) as reader:
-        thread = threading.Thread(target=come_late)
-        thread.start()
-        all_are_there.wait()
         assert len(list(reader)) == ROWS
-        go_on.set()
-        thread.join()
-    assert late == [0, ROWS]
+        assert taken_by(2, lambda mine: mine.extend(left_of(reader))) == [[], []]
+        with pytest.raises(StopIteration):
+            next(reader)
 
 
-def test_threads_sharing_iterations_get_all_rows(url: str) -> None:
-    with make_reader(url, ["id"]) as reader:
-        for _ in range(2):
-            (mine,) = taken_by(1, lambda mine: mine.extend(reader))
-            assert len(mine) == ROWS
+def test_each_loop_in_threads_of_a_pool_gets_all_rows(url: str) -> None:
+    with make_reader(url, ["id"]) as reader, concurrent.futures.ThreadPoolExecutor(3) as threads:
+        all_run = threading.Barrier(3)
+        concurrent.futures.wait([threads.submit(all_run.wait) for _ in range(3)])  # so that any of them may run a loop
+        for _ in range(6):
+            assert threads.submit(lambda: len(list(reader))).result() == ROWS
         assert len(list(reader)) == ROWS
 
 
