@@ -23,9 +23,6 @@ from petastore.work.pools import available_cpus
 
 __all__ = ["WorkerProcess"]
 
-_GRACE_SECONDS = 0.5
-"""Seconds that a worker gets to end before it is killed."""
-
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -41,7 +38,7 @@ class WorkerProcess:
         >>> worker = WorkerProcess(0, of=1)
         >>> worker.begin((pickle.dumps([]), [])) is None
         True
-        >>> worker.end(); worker.how_it_ended()
+        >>> worker.end(grace_s=60); worker.how_it_ended()
         'ended with exit code 0'
     """
 
@@ -75,13 +72,17 @@ class WorkerProcess:
     def __str__(self) -> str:
         return f"worker process {self._number} (pid {self._process.pid})"
 
-    def end(self) -> None:
-        """End the process once its current call is done, or kill it after 0.5 s."""
+    def end(self, grace_s: float = 0.5) -> None:
+        """End the process once its current call is done.
+
+        Args:
+            grace_s: Seconds that the process gets to end before it is killed.
+        """
         if os.getpid() != self._owner:  # in a fork of the parent, the worker is not a child of this process
             return
         self.channel.hang_up()
         try:
-            self._process.wait(_GRACE_SECONDS)
+            self._process.wait(grace_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

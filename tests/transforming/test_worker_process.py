@@ -40,7 +40,7 @@ def test_worker_process_answers_calls_in_order() -> None:
         assert isinstance(answer, Made)
         np.testing.assert_array_equal(answer.columns["id"].values, [0, 1, 2])
         assert 0 < answer.seconds < LONG
-    worker.end()
+    worker.end(grace_s=LONG)
     assert worker.how_it_ended() == "ended with exit code 0"
 
 
