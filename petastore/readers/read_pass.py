@@ -63,8 +63,8 @@ class Pass:
         self._batch_size = execution.rows_per_item
         self._pipeline: Pipeline | None = None
         self._loads: Loads | None = None
-        self._iterator = _no_one  # the one that reads; weak, so that dropping it ends the iteration
-        self._closed: str | None = None  # error message of the next iteration
+        self._iterator = _no_one  # weak reference to the running iterator, so that dropping it ends the iteration
+        self._closed: str | None = None  # error message after `close`
 
     @property
     def last(self) -> tuple[Cursor, LastRows | None]:
