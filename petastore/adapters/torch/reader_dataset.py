@@ -268,11 +268,14 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
             )
 
     def _stream(self, worker: Shard, this_pass: SamplingPass, loads: int) -> Iterator[Any]:
-        if loads != self._loads:  # a state was loaded since `iter()`, and no batch was yielded yet
+        in_worker, latest = torch.utils.data.get_worker_info() is not None, self._pass
+        if loads != self._loads and latest is not None and (latest.is_own or not in_worker):
+            # A state was loaded since `iter()`, and no batch was yielded yet. If the main process loaded the state,
+            # another worker may have yielded a batch, so a worker raises an error below.
             loads, this_pass = self._loads, self._begin()
         this_pass.is_begun = True
         plan = self._plan_of(worker, this_pass.begin)
-        dataset = self.dataset if torch.utils.data.get_worker_info() is None else reopened(self.dataset)
+        dataset = reopened(self.dataset) if in_worker else self.dataset
         threads = self._threads or max(available_cpus() // worker.count, 1)
         with contextlib.ExitStack() as stack:
             groups = None

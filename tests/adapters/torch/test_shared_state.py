@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import json
+import multiprocessing
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -105,6 +106,38 @@ def test_state_loaded_after_iter_is_used_or_raises(url: str, workers: dict[str, 
     dataset.load_state_dict(state)
     assert "load_state_dict must be called before iter(loader)" in str(ids_or_message(batches))
     assert ids(loader) == whole[140:]
+
+
+class SlowToBegin(ReaderDataset):
+    """A dataset whose worker 1 waits after `iter(dataset)`."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        super().__init__(url, ["id"], **options)
+        self.may_begin = multiprocessing.get_context("fork").Event()
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = super().__iter__()
+        info = torch.utils.data.get_worker_info()
+        if info is not None and info.id == 1:
+            assert self.may_begin.wait(60)
+        return batches
+
+
+@pytest.mark.parametrize("workers", WORKERS[1:])
+def test_state_loaded_before_a_slow_workers_first_batch_is_used_by_the_next_loop(
+    url: str, workers: dict[str, Any]
+) -> None:
+    shuffled = Shuffled(url, workers)
+    whole, state = ids(shuffled.loader), shuffled.state_after(14)
+    dataset = SlowToBegin(url, **shuffled.options)
+    loader: Any = torch.utils.data.DataLoader(dataset, batch_size=None, multiprocessing_context="fork", **workers)
+    batches = iter(loader)
+    assert next(batches)["id"].tolist() == whole[:10]
+    dataset.load_state_dict(state)
+    dataset.may_begin.set()
+    assert "load_state_dict must be called before iter(loader)" in str(ids_or_message(batches))
+    assert ids(loader) == whole[140:]
+    assert ids(loader) == whole
 
 
 @pytest.mark.parametrize("workers", [WORKERS[0], WORKERS[2]])
