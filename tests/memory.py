@@ -22,6 +22,12 @@ _MOST_BYTES = 4 * 1024**3
 _M_MMAP_THRESHOLD = -3
 """Number of the parameter in `malloc.h` of glibc."""
 
+_IS_MMAPPED = 2
+"""Bit in the size of a block, in `malloc.c` of glibc."""
+
+_LARGE_BLOCK = 1 << 20
+"""Bytes from which on a block has pages of its own."""
+
 
 def grown_in_child(work: Callable[[Callable[[], int]], Any]) -> tuple[Any, int]:
     """Return the result of a function, and the peak growth of the process in bytes.
@@ -79,13 +85,24 @@ def _peak() -> int:
 def _give_back() -> None:
     """Return free memory of the C library to the system, so that allocations which reuse it count as growth.
 
-    From then on, each block of a megabyte or more is returned when it is freed. By default, the C library keeps blocks
-    of up to 32 MB in its heap once it has freed such a block, and they count until the heap is trimmed.
+    From then on, each block of a megabyte or more is allocated in pages of its own, which are returned when it is
+    freed. By default, the C library keeps blocks of up to 32 MB in its heap once it has freed such a block, and they
+    count until the heap is trimmed. Free parts of the heap that are large enough for such a block are allocated here,
+    and never used: which parts are free depends on earlier tests, and freed blocks in them would count as growth.
     """
     with contextlib.suppress(AttributeError, OSError):  # another library has no such functions
         library = ctypes.CDLL(None)
         library.malloc_trim(0)
-        library.mallopt(_M_MMAP_THRESHOLD, 1 << 20)
+        library.mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
+        library.malloc.restype = ctypes.c_void_p
+        library.malloc.argtypes = [ctypes.c_size_t]
+        while not _is_mapped(library.malloc(_LARGE_BLOCK)):
+            pass
+
+
+def _is_mapped(block: int) -> bool:
+    """Return whether a block of glibc has pages of its own: a bit in the word before the block."""
+    return bool(ctypes.c_size_t.from_address(block - ctypes.sizeof(ctypes.c_size_t)).value & _IS_MMAPPED)
 
 
 def _forget_peak() -> None:

@@ -23,3 +23,12 @@ def test_memory_measure_counts_reused_freed_memory() -> None:
     given, grown = grown_in_child(lambda _: len(b"x" * 50_000_000))
     assert (given, len(end)) == (50_000_000, 100_000)
     assert 45_000_000 < grown < 60_000_000
+
+
+def test_memory_measure_does_not_depend_on_free_parts_of_the_heap() -> None:
+    pieces = [bytearray(100_000) for _ in range(400)]
+    end = pieces.pop()  # as above: 40 MB of free memory, in which a block of 30 MB fits, and one of 50 MB does not
+    pieces.clear()
+    given, grown = grown_in_child(lambda _: len(b"x" * 30_000_000) + len(b"x" * 50_000_000))
+    assert (given, len(end)) == (80_000_000, 100_000)
+    assert 45_000_000 < grown < 60_000_000
