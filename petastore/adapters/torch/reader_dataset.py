@@ -167,6 +167,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         self._version = 0  # version of the record in shared memory that this process has seen
         self._loops = 0  # loops that began in this process
         self._own_loads = 0  # states that a worker process loaded itself
+        self._loads_at_start: int | None = 0  # states loaded before a worker process started; None once it loops
         self._ranks_known = ranks_known()
 
     @property
@@ -215,11 +216,16 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         The loop resumes from a loaded state that no loop has used yet; otherwise it begins with the first row of an
         epoch.
         """
+        info = torch.utils.data.get_worker_info()
+        if info is not None:
+            if self._loads_at_start not in (None, self._shared.loads):
+                raise InvalidArgumentError(LOADED_LATE)  # the next loop uses the state, and may have begun already
+            self._loads_at_start = None
         version, record = self._shared.read()
         if version != self._version:  # the main process has loaded a state since then
             self._version = version
             self._adopt(record)
-        this, info = self._pass, torch.utils.data.get_worker_info()
+        this = self._pass
         if this is None or not (this.is_loaded and this.is_own):
             worker = None if info is None else info.id
             seed = 0 if info is None else (info.seed - info.id + self._loops) % 2**62
@@ -381,7 +387,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         """Resume from a state: the next `for` loop yields the remaining batches.
 
         Worker processes also use the state, including persistent workers. Later loops are complete. Load the state
-        before `iter(loader)`: a loop that has yielded batches raises an error.
+        before `iter(loader)`: a loop that has yielded batches or has started worker processes raises an error.
 
         Raises:
             InvalidArgumentError: The state was saved with another dataset, row order or worker; the message names the
@@ -401,6 +407,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         else:
             self._publish(begin)
             self._shared.count_load()
+            self._loads_at_start = self._shared.loads
 
     def _set_plan(self, plan: Plan) -> None:
         # The state contains the number of lanes (sequences of row groups that an epoch interleaves). This number

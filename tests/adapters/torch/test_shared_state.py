@@ -24,6 +24,7 @@ pytestmark = [
 ]
 
 ROWS, BATCH = 400, 10
+FORK = multiprocessing.get_context("fork")
 WORKERS = [
     pytest.param({"num_workers": 0}, id="no workers"),
     pytest.param({"num_workers": 2}, id="2 workers"),
@@ -108,36 +109,59 @@ def test_state_loaded_after_iter_is_used_or_raises(url: str, workers: dict[str, 
     assert ids(loader) == whole[140:]
 
 
-class SlowToBegin(ReaderDataset):
-    """A dataset whose worker 1 waits after `iter(dataset)`."""
+class WithSlowWorker(ReaderDataset):
+    """A dataset whose worker 1 waits for an event before or after `iter(dataset)`."""
 
-    def __init__(self, url: str, **options: Any) -> None:
-        super().__init__(url, ["id"], **options)
-        self.may_begin = multiprocessing.get_context("fork").Event()
+    before: Any = None
+    """Event for which workers wait that start from now on, before `iter(dataset)`."""
+    after: Any = None
+    """The same, after `iter(dataset)`."""
 
     def __iter__(self) -> Iterator[Any]:
-        batches = super().__iter__()
         info = torch.utils.data.get_worker_info()
-        if info is not None and info.id == 1:
-            assert self.may_begin.wait(60)
+        is_slow = info is not None and info.id == 1
+        assert not is_slow or self.before is None or self.before.wait(60)
+        batches = super().__iter__()
+        assert not is_slow or self.after is None or self.after.wait(60)
         return batches
 
 
+def slow(url: str, workers: dict[str, Any]) -> tuple[WithSlowWorker, Any, list[int], dict[str, Any]]:
+    """Return a dataset with a slow worker, its loader, the ids of a whole loop, and a state after 14 batches."""
+    shuffled = Shuffled(url, workers)
+    dataset = WithSlowWorker(url, ["id"], **shuffled.options)
+    loader = torch.utils.data.DataLoader(dataset, batch_size=None, multiprocessing_context=FORK, **workers)
+    return dataset, loader, ids(shuffled.loader), shuffled.state_after(14)
+
+
 @pytest.mark.parametrize("workers", WORKERS[1:])
-def test_state_loaded_before_a_slow_workers_first_batch_is_used_by_the_next_loop(
+def test_state_loaded_before_the_first_batch_of_a_slow_worker_is_used_by_the_next_loop(
     url: str, workers: dict[str, Any]
 ) -> None:
-    shuffled = Shuffled(url, workers)
-    whole, state = ids(shuffled.loader), shuffled.state_after(14)
-    dataset = SlowToBegin(url, **shuffled.options)
-    loader: Any = torch.utils.data.DataLoader(dataset, batch_size=None, multiprocessing_context="fork", **workers)
+    dataset, loader, whole, state = slow(url, workers)
+    dataset.after = FORK.Event()
     batches = iter(loader)
     assert next(batches)["id"].tolist() == whole[:10]
     dataset.load_state_dict(state)
-    dataset.may_begin.set()
+    dataset.after.set()
     assert "load_state_dict must be called before iter(loader)" in str(ids_or_message(batches))
     assert ids(loader) == whole[140:]
     assert ids(loader) == whole
+
+
+def test_slow_worker_of_an_earlier_loop_does_not_take_the_state_of_the_next_loop(url: str) -> None:
+    dataset, loader, whole, state = slow(url, {"num_workers": 2})
+    dataset.before = FORK.Event()
+    batches, earlier = iter(loader), dataset.before
+    assert next(batches)["id"].tolist() == whole[:10]
+    dataset.load_state_dict(state)
+    dataset.before = FORK.Event()
+    resumed = iter(loader)
+    assert next(resumed)["id"].tolist() == whole[140:150]
+    earlier.set()
+    assert "load_state_dict must be called before iter(loader)" in str(ids_or_message(batches))
+    dataset.before.set()
+    assert ids(resumed) == whole[150:]
 
 
 @pytest.mark.parametrize("workers", [WORKERS[0], WORKERS[2]])
