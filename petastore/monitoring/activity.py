@@ -56,16 +56,28 @@ Segments: TypeAlias = "collections.deque[Segment]"
 _SHORTEST_S = 5e-6
 """Minimum seconds of a logged time interval; shorter intervals are omitted."""
 
+_SHORTEST_WAIT_S = 100e-6
+"""Minimum seconds without CPU use for which the blocks that a thread has read from disks are counted."""
+
+_THREAD = getattr(resource, "RUSAGE_THREAD", None)
+"""Argument of `getrusage` for the counters of the calling thread; None if the operating system does not have them."""
+
 
 class _Current(threading.local):
     work: at_work | None = None
     """Innermost `at_work` of the calling thread; None outside a task."""
+    blocks: int | None = None
+    """Blocks that the thread had read from disks when they were counted last; None before the first count."""
+
+    def has_read_blocks(self) -> bool:
+        """Return whether the thread has read blocks from disks since the last call; False for the first call."""
+        if _THREAD is None:
+            return False
+        before, self.blocks = self.blocks, resource.getrusage(_THREAD).ru_inblock
+        return before is not None and self.blocks > before
 
 
 _current = _Current()
-
-_THREAD = getattr(resource, "RUSAGE_THREAD", None)
-"""Argument of `getrusage` for the counters of the calling thread; None if the operating system does not have them."""
 
 
 class at_work:  # noqa: N801 - used in `with` statements
@@ -84,11 +96,11 @@ class at_work:  # noqa: N801 - used in `with` statements
         [('storage', (7,))]
     """
 
-    __slots__ = ("_log", "_outer", "_owner", "_since", "_thread", "stage", "usage")
+    __slots__ = ("_log", "_outer", "_owner", "_since", "_thread", "cpu_s", "stage")
 
     def __init__(self, log: Segments | None, stage: Stage, owner: Owner) -> None:
         self._log, self.stage, self._owner = log, stage, owner
-        self.usage: resource.struct_rusage | None = None
+        self.cpu_s: float | None = None
 
     def __enter__(self) -> None:
         outer: at_work | None = _current.work
@@ -98,10 +110,8 @@ class at_work:  # noqa: N801 - used in `with` statements
         _current.work = self
 
     def __exit__(self, *_: object) -> None:
-        if self.usage is not None and _THREAD is not None:
-            before, after = self.usage, resource.getrusage(_THREAD)
-            if after.ru_inblock > before.ru_inblock:
-                self._spent(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        if self.cpu_s is not None:
+            self._log_disk_wait(time.thread_time() - self.cpu_s)
         now, log = time.perf_counter(), self._log
         if log is not None and now - self._since > _SHORTEST_S:  # as in `log`, without a call
             log.append((self._since, now, self.stage, self._owner, self._thread))
@@ -115,11 +125,15 @@ class at_work:  # noqa: N801 - used in `with` statements
         self.log(self.stage, self._since, now)
         self._since, self.stage = now, stage
 
-    def _spent(self, busy_s: float) -> None:
-        """Log the time in the current stage so far: `busy_s` seconds as this stage, and the rest as `"storage"`."""
+    def _log_disk_wait(self, busy_s: float) -> None:
+        """Log the time in the current stage so far: `busy_s` seconds as this stage, and the rest as `"storage"`.
+
+        If the thread has not read from a disk, all time stays in the current stage.
+        """
         stage, now = self.stage, time.perf_counter()
-        self.switch("storage", at=min(self._since + busy_s, now))
-        self.switch(stage, at=now)
+        if now - self._since - busy_s > _SHORTEST_WAIT_S and _current.has_read_blocks():
+            self.switch("storage", at=self._since + busy_s)
+            self.switch(stage, at=now)
 
     def log(self, stage: Stage, began: float, ended: float, *, thread: int | None = None) -> None:
         """Append a time interval of the task to the log, unless it is very short.
@@ -159,11 +173,14 @@ def reads_local_file() -> None:
     Arrow reads and decodes pages in one call, so the two stages are separated by CPU time. If the thread reads the disk
     between this call and the end of the task, the time without CPU use counts as `"storage"`. If the page cache has all
     blocks, the thread does not wait for the disk, and all time stays in the task's stage. The same applies if the
-    operating system does not count the blocks that a thread reads.
+    operating system does not count the blocks that a thread reads. Blocks are counted only after a wait, because
+    counting them takes longer than all other counters of a task.
     """
     work = _current.work
-    if work is not None and work.usage is None and _THREAD is not None:
-        work.usage = resource.getrusage(_THREAD)
+    if work is not None and work.cpu_s is None:
+        if _current.blocks is None:
+            _current.has_read_blocks()
+        work.cpu_s = time.thread_time()
 
 
 def running_since(stage: Stage) -> Callable[[object], None]:

@@ -92,16 +92,21 @@ def test_work_of_another_process_is_logged_as_one_stage() -> None:
 def test_local_read_wait_counts_as_storage_only_if_disk_blocks_were_read(
     monkeypatch: pytest.MonkeyPatch, blocks: int, storage_s: float
 ) -> None:
-    now = [10.0]
-    usage = [SimpleNamespace(ru_inblock=0, ru_utime=1.0, ru_stime=0.0)]
-    monkeypatch.setattr(activity, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    monkeypatch.setattr(resource, "getrusage", lambda _: usage[0])
-    log: Segments = collections.deque()
-    with at_work(log, "decoding", (1,)):
-        reads_local_file()
-        now[0] = 11.0
-        usage[0] = SimpleNamespace(ru_inblock=blocks, ru_utime=1.2, ru_stime=0.1)
+    now, busy, read = [10.0], [1.0], [4]
+    clocks = SimpleNamespace(perf_counter=lambda: now[0], thread_time=lambda: busy[0])
+    monkeypatch.setattr(activity, "time", clocks)
+    monkeypatch.setattr(resource, "getrusage", lambda _: SimpleNamespace(ru_inblock=read[0]))
     seconds = {"storage": 0.0, "decoding": 0.0}
-    for took, stage, _ in found(log):
-        seconds[stage] += took
-    assert seconds == pytest.approx({"storage": storage_s, "decoding": 1 - storage_s})
+
+    def load() -> None:
+        log: Segments = collections.deque()
+        with at_work(log, "decoding", (1,)):
+            reads_local_file()
+            now[0], busy[0], read[0] = now[0] + 1.0, busy[0] + 0.3, read[0] + blocks
+        for took, stage, _ in found(log):
+            seconds[stage] += took
+
+    thread = threading.Thread(target=lambda: [load(), load()])  # a new thread has not counted its blocks before
+    thread.start()
+    thread.join()
+    assert seconds == pytest.approx({"storage": 2 * storage_s, "decoding": 2 - 2 * storage_s})
