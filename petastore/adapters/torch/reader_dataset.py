@@ -218,9 +218,9 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         """
         info = torch.utils.data.get_worker_info()
         if info is not None:
-            if self._loads_at_start not in (None, self._shared.loads):
+            at_start, self._loads_at_start = self._loads_at_start, None
+            if at_start not in (None, self._shared.loads):
                 raise InvalidArgumentError(LOADED_LATE)  # the next loop uses the state, and may have begun already
-            self._loads_at_start = None
         version, record = self._shared.read()
         if version != self._version:  # the main process has loaded a state since then
             self._version = version

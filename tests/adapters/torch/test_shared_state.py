@@ -134,16 +134,18 @@ def slow(url: str, workers: dict[str, Any]) -> tuple[WithSlowWorker, Any, list[i
     return dataset, loader, ids(shuffled.loader), shuffled.state_after(14)
 
 
+@pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("workers", WORKERS[1:])
 def test_state_loaded_before_the_first_batch_of_a_slow_worker_is_used_by_the_next_loop(
-    url: str, workers: dict[str, Any]
+    url: str, workers: dict[str, Any], moment: str
 ) -> None:
     dataset, loader, whole, state = slow(url, workers)
-    dataset.after = FORK.Event()
+    event = FORK.Event()
+    setattr(dataset, moment, event)
     batches = iter(loader)
     assert next(batches)["id"].tolist() == whole[:10]
     dataset.load_state_dict(state)
-    dataset.after.set()
+    event.set()
     assert "load_state_dict must be called before iter(loader)" in str(ids_or_message(batches))
     assert ids(loader) == whole[140:]
     assert ids(loader) == whole
