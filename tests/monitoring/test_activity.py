@@ -98,15 +98,16 @@ def test_local_read_wait_counts_as_storage_only_if_disk_blocks_were_read(
     monkeypatch.setattr(resource, "getrusage", lambda _: SimpleNamespace(ru_inblock=read[0]))
     seconds = {"storage": 0.0, "decoding": 0.0}
 
-    def load() -> None:
-        log: Segments = collections.deque()
-        with at_work(log, "decoding", (1,)):
-            reads_local_file()
-            now[0], busy[0], read[0] = now[0] + 1.0, busy[0] + 0.3, read[0] + blocks
-        for took, stage, _ in found(log):
-            seconds[stage] += took
+    def load_twice() -> None:
+        for _ in range(2):
+            log: Segments = collections.deque()
+            with at_work(log, "decoding", (1,)):
+                reads_local_file()
+                now[0], busy[0], read[0] = now[0] + 1.0, busy[0] + 0.3, read[0] + blocks
+            for took, stage, _ in found(log):
+                seconds[stage] += took
 
-    thread = threading.Thread(target=lambda: [load(), load()])  # a new thread has not counted its blocks before
+    thread = threading.Thread(target=load_twice)  # a new thread has not counted its blocks before
     thread.start()
     thread.join()
     assert seconds == pytest.approx({"storage": 2 * storage_s, "decoding": 2 - 2 * storage_s})

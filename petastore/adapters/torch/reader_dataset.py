@@ -208,7 +208,11 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
             self._warn_of_one_order()
         self._loops += 1
         loads = self._loads
-        return RaisesAfterErrors(self._stream(_this_worker(), self._begin(), loads))
+        try:
+            batches = self._stream(_this_worker(), self._begin(), loads)
+        except InvalidArgumentError as problem:  # raised with the first batch: here it would end a persistent worker
+            batches = _raising(problem)
+        return RaisesAfterErrors(batches)
 
     def _begin(self) -> SamplingPass:
         """Begin a loop, and return its position.
@@ -433,6 +437,12 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         plan, begin, _ = resume_place(self._requested_plan, record["state"], batch_size=1, workers=1, worker=None)
         self._set_plan(plan)
         self._pass = SamplingPass(begin, is_loaded=True) if record["resumes"] else None
+
+
+def _raising(problem: Exception) -> Iterator[Any]:
+    """Return an iterator that raises an error."""
+    raise problem
+    yield
 
 
 def _this_worker() -> Shard:

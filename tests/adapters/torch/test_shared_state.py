@@ -151,6 +151,21 @@ def test_state_loaded_before_the_first_batch_of_a_slow_worker_is_used_by_the_nex
     assert ids(loader) == whole
 
 
+def test_state_loaded_before_a_persistent_worker_begins_its_second_loop_is_used_by_the_next_loop(url: str) -> None:
+    dataset, loader, whole, state = slow(url, {"num_workers": 2, "persistent_workers": True})
+    dataset.before = FORK.Event()
+    dataset.before.set()
+    assert ids(loader) == whole
+    dataset.before.clear()
+    batches = iter(loader)
+    assert next(batches)["id"].tolist() == whole[:10]
+    dataset.load_state_dict(state)
+    dataset.before.set()
+    assert "load_state_dict must be called before iter(loader)" in str(ids_or_message(batches))
+    assert ids(loader) == whole[140:]
+    assert ids(loader) == whole
+
+
 def test_slow_worker_of_an_earlier_loop_does_not_take_the_state_of_the_next_loop(url: str) -> None:
     dataset, loader, whole, state = slow(url, {"num_workers": 2})
     dataset.before = FORK.Event()
