@@ -23,10 +23,10 @@ _M_MMAP_THRESHOLD = -3
 """Number of the parameter in `malloc.h` of glibc."""
 
 _IS_MMAPPED = 2
-"""Bit in the size of a block, in `malloc.c` of glibc."""
+"""Bit of mapped blocks in the word before a block, as `malloc.c` of glibc defines it."""
 
 _LARGE_BLOCK = 1 << 20
-"""Bytes from which on a block has pages of its own."""
+"""Minimum number of bytes of a block that has pages of its own."""
 
 
 def grown_in_child(work: Callable[[Callable[[], int]], Any]) -> tuple[Any, int]:

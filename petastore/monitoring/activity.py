@@ -57,7 +57,7 @@ _SHORTEST_S = 5e-6
 """Minimum seconds of a logged time interval; shorter intervals are omitted."""
 
 _SHORTEST_WAIT_S = 100e-6
-"""Minimum seconds without CPU use for which the blocks that a thread has read from disks are counted."""
+"""Minimum seconds without CPU use; a shorter wait is not checked for disk reads."""
 
 _THREAD = getattr(resource, "RUSAGE_THREAD", None)
 """Argument of `getrusage` for the counters of the calling thread; None if the operating system does not have them."""
@@ -128,7 +128,8 @@ class at_work:  # noqa: N801 - used in `with` statements
     def _log_disk_wait(self, busy_s: float) -> None:
         """Log the time in the current stage so far: `busy_s` seconds as this stage, and the rest as `"storage"`.
 
-        If the thread has not read from a disk, all time stays in the current stage.
+        If the wait is short, or the thread has read no blocks since they were counted last, all time stays in the
+        current stage.
         """
         stage, now = self.stage, time.perf_counter()
         if now - self._since - busy_s > _SHORTEST_WAIT_S and _current.has_read_blocks():

@@ -167,7 +167,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         self._version = 0  # version of the record in shared memory that this process has seen
         self._loops = 0  # loops that began in this process
         self._own_loads = 0  # states that a worker process loaded itself
-        self._loads_at_start: int | None = 0  # states loaded before a worker process started; None once it loops
+        self._loads_at_start: int | None = 0  # states loaded before this worker started; None after its first `iter`
         self._ranks_known = ranks_known()
 
     @property
@@ -210,7 +210,8 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         loads = self._loads
         try:
             batches = self._stream(_this_worker(), self._begin(), loads)
-        except InvalidArgumentError as problem:  # raised with the first batch: here it would end a persistent worker
+        except InvalidArgumentError as problem:
+            # Raised at the first batch, because persistent workers exit if `iter(dataset)` raises.
             batches = _raising(problem)
         return RaisesAfterErrors(batches)
 
