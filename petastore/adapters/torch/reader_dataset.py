@@ -234,7 +234,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         if this is None or not (this.is_loaded and this.is_own):
             worker = None if info is None else info.id
             seed = 0 if info is None else (info.seed - info.id + self._loops) % 2**62
-            takes = self._shared.begin(version, worker, seed)
+            takes = self._shared.begin(version, worker, seed, _this_worker().count)
             if this is None or not (takes and this.is_loaded):
                 this = SamplingPass(Cursor.of_epoch(self._shared.epoch))
         self._pass = dataclasses.replace(this, is_loaded=False, is_own=False, is_resumed=this.is_loaded)

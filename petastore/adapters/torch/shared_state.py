@@ -70,8 +70,9 @@ LOADED_LATE = (
 )
 """Error text for a loop that was already running when a state was loaded."""
 
-_EPOCH, _ORDER_WARNING, _LOADS, _VERSION, _LENGTH = range(5)
-_LOOP, _SEED, _LOOP_LOADS, _TAKEN, _TAKEN_BY, _NEWEST, _ENDED, _FIELDS = range(5, 13)
+_EPOCH, _ORDER_WARNING, _LOADS, _VERSION, _LENGTH, _LOOP, _TAKEN, _NEWEST, _ENDED, _FIELDS = range(10)
+_HALF = 31
+"""Bits of each of the two numbers in one word."""
 _MOST_WORKERS = 512
 _MOST_BYTES = 4096
 _MOST_READS = 10_000
@@ -88,7 +89,7 @@ class SharedState:
         >>> version = shared.publish({"position": 40})
         >>> shared.read() == (version, {"position": 40})
         True
-        >>> [shared.begin(version, worker, seed) for worker, seed in ((0, 7), (1, 7), (0, 7), (1, 7), (0, 8))]
+        >>> [shared.begin(version, worker, seed, 2) for worker, seed in ((0, 7), (1, 7), (0, 7), (1, 7), (0, 8))]
         [True, True, False, False, False]
     """
 
@@ -176,7 +177,7 @@ class SharedState:
             "program again, and load the state there"
         )
 
-    def begin(self, version: int, worker: int | None, seed: int) -> bool:
+    def begin(self, version: int, worker: int | None, seed: int, count: int) -> bool:
         """Begin a loop, or join the loop that another worker began.
 
         Return whether the loop resumes from the loaded state.
@@ -186,25 +187,32 @@ class SharedState:
             worker: Number of the calling worker; None means the process that has the loader.
             seed: Number that the workers of one loop share. The next loop may have the same number, if the user sets
                 the same torch seed before each loop.
+            count: Number of workers.
 
         Raises:
             InvalidArgumentError: The state was loaded after another worker had begun the loop.
         """
+        # Workers begin at the same time, and share no lock. So two numbers that belong together are written as one
+        # word, and all workers of a loop write the same value.
         words, number = self._words, (worker or 0) % _MOST_WORKERS
-        if worker is None or words[_SEED] != seed or self._workers[number] == words[_LOOP]:
-            words[_LOOP], words[_SEED], words[_LOOP_LOADS] = words[_LOOP] + 1, seed, words[_LOADS]
-        self._workers[number] = loop = words[_LOOP]
-        if words[_LOOP_LOADS] != words[_LOADS]:
+        newest, key = _numbers(words[_LOOP])
+        own_key = hash((seed, worker is None, count)) & ((1 << _HALF) - 1)
+        loop = newest
+        if worker is None or key != own_key or _numbers(self._workers[number])[0] == newest:
+            loop += 1
+            words[_LOOP] = _word(loop, own_key)
+        began = self._workers[number] = _word(loop, words[_LOADS])
+        if ((self._workers >> _HALF == loop) & (self._workers != began)).any():
             raise InvalidArgumentError(LOADED_LATE)
-        if words[_TAKEN] != version:
-            words[_TAKEN_BY], words[_TAKEN] = loop, version
-        takes = bool(version and words[_TAKEN_BY] == loop)
+        if _numbers(words[_TAKEN])[0] != version:
+            words[_TAKEN] = _word(version, loop)
+        takes = bool(version and words[_TAKEN] == _word(version, loop))
         words[_NEWEST] = version if takes else 0
         return takes
 
     def is_taken(self, version: int) -> bool:
         """Return whether a loop has begun with the state of a version."""
-        return bool(self._words[_TAKEN] == version)
+        return _numbers(self._words[_TAKEN])[0] == version
 
     def is_newest(self, version: int) -> bool:
         """Return whether the newest loop began with the state of a version."""
@@ -217,3 +225,11 @@ class SharedState:
     def end_loop(self) -> None:
         """Record that a worker has finished the newest loop."""
         self._words[_ENDED] = self._words[_NEWEST]
+
+
+def _word(first: int, second: int) -> int:
+    return int(first) << _HALF | int(second)
+
+
+def _numbers(word: int) -> tuple[int, int]:
+    return int(word) >> _HALF, int(word) & ((1 << _HALF) - 1)

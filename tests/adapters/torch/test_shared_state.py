@@ -6,7 +6,9 @@ import gc
 import itertools
 import json
 import multiprocessing
+import sys
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ import torch.utils.data
 
 import petastore
 from petastore.adapters.torch import BlockSampler, DataLoader, InMemBatchedDataLoader, MapDataset, ReaderDataset
+from petastore.adapters.torch.shared_state import SharedState
 from petastore.errors import InvalidArgumentError, ReaderClosedError
 
 pytestmark = [
@@ -227,6 +230,49 @@ def test_state_is_used_once_even_if_worker_seeds_of_two_loops_are_equal(url: str
         torch.manual_seed(0)  # torch draws the seeds of its workers from this seed
         rows.append(len(ids(shuffled.loader)))
     assert rows == [260, ROWS]
+
+
+def meeting(shared: SharedState, version: int, instruction: int) -> tuple[list[bool], bool]:
+    """Let worker 1 begin a loop within `begin` of worker 0, before an instruction.
+
+    Return whether each of them takes the state, and whether `begin` has so many instructions.
+    """
+    seen, taken = 0, {}
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal seen
+        if frame.f_code is not SharedState.begin.__code__:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            seen += 1
+            if seen == instruction:
+                sys.settrace(None)
+                taken[1] = shared.begin(version, 1, 7, 2)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        taken[0] = shared.begin(version, 0, 7, 2)
+    finally:
+        sys.settrace(before)
+    return [taken[worker] for worker in sorted(taken)], 1 in taken
+
+
+def test_workers_that_begin_at_the_same_time_take_the_same_state() -> None:
+    instruction, is_within = 1, True
+    while is_within:
+        shared = SharedState()
+        assert [shared.begin(0, worker, 7, 2) for worker in range(2)] == [False, False]
+        version = shared.publish({"position": 40})
+        taken, is_within = meeting(shared, version, instruction)
+        assert taken == [True, True] if is_within else [True]
+        if is_within:
+            assert [shared.begin(version, worker, 7, 2) for worker in range(2)] == [False, False]
+            assert not any(meeting(shared, version, instruction)[0])
+        instruction += 1
+    assert instruction > 50
 
 
 @pytest.fixture
