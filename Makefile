@@ -111,11 +111,15 @@ NEIGHBOURS_FIRST := $(addprefix neighbours/,horovod/test_elastic.py torch/test_r
 .PHONY: neighbours
 neighbours: $(NEIGHBOURS_ALL) ## test with the engines that petastore feeds, as real processes, in .neighbours (T=neighbours/ray runs some)
 	@# A process for each file: engines start threads, and another's workers are forked. One more at a time than there are
-	@# processors: ranks and clusters wait for each other. awk leaves out the second mention of a file.
-	@printf '%s\n' $(or $(T),$(NEIGHBOURS_FIRST) neighbours/*/test_*.py neighbours/test_*.py) | awk '!seen[$$0]++' \
-		| xargs -P "$$(($$(nproc) + 1))" -I PART bash -c ' \
+	@# processors: ranks and clusters wait for each other. awk leaves out the second mention of a file. What failed is
+	@# said again at the end.
+	@: >$(NEIGHBOURS)/.failed; printf '%s\n' $(or $(T),$(NEIGHBOURS_FIRST) neighbours/*/test_*.py neighbours/test_*.py) \
+		| awk '!seen[$$0]++' | xargs -P "$$(($$(nproc) + 1))" -I PART bash -c ' \
 		output=$$($(NEIGHBOURS)/bin/python -m pytest -q --no-header PART 2>&1) && code=0 || code=$$?; \
-		printf "neighbours: %s (%d s)\n%s\n" PART $$SECONDS "$$output"; exit $$code'
+		printf "neighbours: %s (%d s)\n%s\n" PART $$SECONDS "$$output"; \
+		if ((code)); then printf "neighbours: PART failed (exit %d)\n%s\n" $$code "$$(tail -n 60 <<<"$$output")" \
+			>>$(NEIGHBOURS)/.failed; fi'
+	@cat $(NEIGHBOURS)/.failed; test ! -s $(NEIGHBOURS)/.failed
 
 .PHONY: horovod
 horovod: $(NEIGHBOURS_ALL) ## build and keep Horovod's wheel, then train the digits with it on two ranks (A=… passes options)
