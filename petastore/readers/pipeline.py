@@ -300,15 +300,18 @@ class _SpanJob:
         self._notify = notify
         self._parts: collections.deque[Callable[[], SpanWork]] = collections.deque()
         # Wait for all row groups: if several fail, the consumer gets the error of the first failed one in plan order.
-        self._made: Future[AssembledSpan | None] = after(tables.values(), functools.partial(submit, self._divided))
+        loads = dict.fromkeys(tables.values())  # several small row groups have one task
+        self._made: Future[AssembledSpan | None] = after(loads, functools.partial(submit, self._divided))
         self._made.add_done_callback(notify)
 
     def _divided(self) -> Future[AssembledSpan] | None:
         tables, self._tables = self._tables, {}
         with at_work(self._log, "assembly", self.number):
-            work = self._begin(self._span, {group: table.result() for group, table in tables.items()})
+            made = {group: table.result() for group, table in tables.items()}
+            loaded = {group: one[group] if isinstance(one, dict) else one for group, one in made.items()}
+            work = self._begin(self._span, loaded)
         # Row groups are dropped before the consumer gets the span, so that only the pipeline references row groups.
-        del tables
+        del tables, made, loaded
         self._parts.extend(work.parts)
         return None if work.parts else self._together(work)
 

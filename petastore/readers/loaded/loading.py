@@ -7,7 +7,7 @@ import functools
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,17 +22,20 @@ from petastore.readers.loaded.prefetch import CacheOrder, Prefetcher, ReadDatase
 from petastore.readers.loaded.row_group_reader import LoadedRowGroup, Read, RowGroupReader, placed
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.work import Pool
-from petastore.work.futures import settle, together
+from petastore.work.futures import after, settle, together
 
 if TYPE_CHECKING:
     from petastore.readers.loaded.part_loads import PartLoads
 
-__all__ = ["Extended", "Loads", "runs"]
+__all__ = ["Extended", "Loaded", "Loads", "runs"]
 
 _Asked: TypeAlias = tuple[float, int, NDArray[np.int64] | None]
 """Row group to load: time at which it is needed, number, and row numbers in read order (None means file order).
 
 The time is the number of rows of all datasets since epoch 0."""
+
+Loaded: TypeAlias = LoadedRowGroup | dict[int, LoadedRowGroup]
+"""Result of a task: a row group, or a dict by number of several row groups."""
 
 Extended: TypeAlias = Callable[[int, int, Read], tuple[int, Read]]
 """Function `extended(group, rows, read)`, which appends to a row group the following rows that its windows need.
@@ -108,13 +111,14 @@ class Loads:
                 plan.parts, plan.inventory, datasets[0], loaders[0], self._reading[0], pool, self._meter.log
             )
 
-    def submit(self, span: Span, *, priority: int) -> dict[int, Future[LoadedRowGroup]]:
+    def submit(self, span: Span, *, priority: int) -> dict[int, Future[Loaded]]:
         """Submit tasks that load the row groups of a span (consecutive batches); lower priority numbers run first.
 
         Returns:
-            A dict from row group number to the future of the row group, which is cancelled if the pool is closed.
+            A dict from row group number to the future of its task, which is cancelled if the pool is closed. Several
+            small row groups have one task.
         """
-        loaded: dict[int, Future[LoadedRowGroup]] = {}
+        loaded: dict[int, Future[Loaded]] = {}
         times = [0.0] * len(span.fetch) if self._cache_order is None else self._cache_order.plan(span)
         if span.fetch:
             self._meter.note_loads(span.fetch)
@@ -123,15 +127,14 @@ class Loads:
             if run.stop - run.start == 1:
                 time, group, read_order = one = asked[run.start]
                 if self._part_loads is not None and self._part_loads.has(group):
-                    loaded[group] = self._part_loads.submit(group, read_order, priority=priority)
-                    loaded[group].add_done_callback(self._begin(time, group))
+                    in_parts: Future[Any] = self._part_loads.submit(group, read_order, priority=priority)
+                    in_parts.add_done_callback(self._begin(time, group))
+                    loaded[group] = in_parts
                     continue
                 loaded[group] = self._pool.submit(functools.partial(self._load_one, one), priority=priority)
                 continue
-            futures: list[Future[LoadedRowGroup]] = [Future() for _ in asked[run]]
-            several = self._pool.submit(functools.partial(self._load_several, asked[run], futures), priority=priority)
-            several.add_done_callback(functools.partial(_cancel_with, futures))
-            loaded.update(zip((group for _, group, _ in asked[run]), futures, strict=True))
+            several = self._pool.submit(functools.partial(self._load_several, asked[run]), priority=priority)
+            loaded.update(dict.fromkeys((group for _, group, _ in asked[run]), several))
         return loaded
 
     def _begin(self, time: float, group: int) -> Callable[[object], None]:
@@ -181,23 +184,25 @@ class Loads:
         run = functools.partial(placed, place=place, log=self._meter.log, group=group)
         return together([functools.partial(run, task) for task in tasks], functools.partial(run, finish), self._submit)
 
-    def _load_several(self, asked: Sequence[_Asked], futures: Sequence[Future[LoadedRowGroup]]) -> None:
-        """Load several small row groups: together if possible, otherwise one by one.
-
-        Args:
-            asked: Row groups to load.
-            futures: Futures that receive the loaded row groups, in the same order.
-        """
-        for (time, group, _), future in zip(asked, futures, strict=True):
-            future.add_done_callback(self._begin(time, group))
-        made = self._load_together([group for _, group, _ in asked])
-        for place, (_, group, read_order) in enumerate(asked):
-            if made is not None:
-                futures[place].set_result(made)
-            elif self._pool.closed:
-                futures[place].cancel()
+    def _load_several(self, asked: Sequence[_Asked]) -> Loaded | Future[Loaded]:
+        """Load several small row groups: together if possible, otherwise one by one."""
+        groups = [group for _, group, _ in asked]
+        is_noted = self._cache_order is not None or self.prefetcher is not None
+        ends = [self._begin(time, group) for time, group, _ in asked] if is_noted else []
+        made = self._load_together(groups)
+        if made is not None:
+            for end in ends:
+                end(made)
+            return dict.fromkeys(groups, made)
+        futures: list[Future[LoadedRowGroup]] = [Future() for _ in asked]
+        for future, end in zip(futures, ends, strict=False):
+            future.add_done_callback(end)
+        for future, (_, group, read_order) in zip(futures, asked, strict=True):
+            if self._pool.closed:
+                future.cancel()
             else:
-                settle(futures[place], functools.partial(self._load, group, read_order))
+                settle(future, functools.partial(self._load, group, read_order))
+        return after(futures, lambda: {group: one.result() for group, one in zip(groups, futures, strict=True)})
 
     def _load_together(self, groups: Sequence[int]) -> LoadedRowGroup | None:
         """Load several small row groups as one, with rows in file order; return None if that is impossible."""
@@ -275,10 +280,3 @@ def runs(groups: Sequence[int], sizes: NDArray[np.int64] | None, workers: int) -
             first, held = number, 0
         held += size
     return [*slices, slice(first, len(groups))]
-
-
-def _cancel_with(futures: Sequence[Future[LoadedRowGroup]], task: Future[None]) -> None:
-    """Cancel the futures of row groups if the task that loads them was cancelled."""
-    if task.cancelled():
-        for future in futures:
-            future.cancel()

@@ -103,7 +103,10 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 def read_integer(data: bytes, at: int) -> tuple[int, int]:
     """Return the zigzag-coded signed number at `at`, and the position after it."""
-    value, at = read_varint(data, at)
+    value = data[at]
+    at += 1
+    if value > 127:
+        value, at = read_varint(data, at - 1)
     return (value >> 1) ^ -(value & 1), at
 
 
@@ -212,42 +215,21 @@ def some_structs_reader(read: Read, places: Collection[int]) -> Mapping[int, Rea
 
 def skip_value(data: bytes, at: int, kind: int) -> int:
     """Return the position after the value at `at`."""
-    if kind in INTEGERS:
-        while data[at] > 127:
-            at += 1
-        return at + 1
-    if kind == BINARY:
-        length, at = read_varint(data, at)
-        return at + length
-    if kind == STRUCT:
-        return skip_struct(data, at)
-    if kind in (LIST, _SET):
-        return _skip_list(data, at)
-    if kind in _FIXED_BYTES:
-        return at + _FIXED_BYTES[kind]
-    raise ValueError(f"a Thrift type must be a type of the compact protocol, got {kind}")
-
-
-def _present(kind: int) -> Read:
-    return lambda data, at: (True, skip_value(data, at, kind))
-
-
-PRESENCE: Mapping[int, Read] = {kind: _present(kind) for kind in (*_FIXED_BYTES, *INTEGERS, BINARY, LIST, _SET, STRUCT)}
-"""Readers that return True for a present field, by Thrift type; an argument of `struct_reader`.
-
-The value of the field is skipped.
-"""
+    skip = _SKIP.get(kind)
+    if skip is None:
+        raise ValueError(f"a Thrift type must be a type of the compact protocol, got {kind}")
+    return skip(data, at)
 
 
 def skip_struct(data: bytes, at: int) -> int:
     """Return the position after the struct at `at`.
 
-    Most of the parsing time is spent here.
+    Most of the parsing time is spent here and in `_skip_list`, which therefore call few functions.
     """
     while header := data[at]:
         at += 1
         if header < 16:
-            at = skip_value(data, at, 4)
+            at = _skip_varint(data, at)
         kind = header & 15
         if kind in INTEGERS:
             while data[at] > 127:
@@ -260,15 +242,57 @@ def skip_struct(data: bytes, at: int) -> int:
 
 def _skip_list(data: bytes, at: int) -> int:
     count, kind, at = _read_list_header(data, at)
+    if kind in INTEGERS:
+        for _ in range(count):
+            while data[at] > 127:
+                at += 1
+            at += 1
+        return at
     if kind in _ONE_BYTE_ELEMENTS:
         return at + count
-    if kind == STRUCT:  # the most frequent type in a footer
-        for _ in range(count):
-            at = skip_struct(data, at)
-        return at
     for _ in range(count):
         at = skip_value(data, at, kind)
     return at
+
+
+def _skip_binary(data: bytes, at: int) -> int:
+    length = data[at]
+    if length < 128:
+        return at + 1 + length
+    length, at = read_varint(data, at)
+    return at + length
+
+
+def _skip_varint(data: bytes, at: int) -> int:
+    while data[at] > 127:
+        at += 1
+    return at + 1
+
+
+def _skip_bytes(length: int) -> Callable[[bytes, int], int]:
+    return lambda _, at: at + length
+
+
+_SKIP: Mapping[int, Callable[[bytes, int], int]] = {
+    **{kind: _skip_bytes(length) for kind, length in _FIXED_BYTES.items()},
+    **dict.fromkeys(INTEGERS, _skip_varint),
+    BINARY: _skip_binary,
+    STRUCT: skip_struct,
+    LIST: _skip_list,
+    _SET: _skip_list,
+}
+"""Dict from Thrift type to the function that returns the position after a value."""
+
+
+def _present(kind: int) -> Read:
+    return lambda data, at: (True, skip_value(data, at, kind))
+
+
+PRESENCE: Mapping[int, Read] = {kind: _present(kind) for kind in _SKIP}
+"""Readers that return True for a present field, by Thrift type; an argument of `struct_reader`.
+
+The value of the field is skipped.
+"""
 
 
 _ROW_GROUPS, _ORDERS = 4, 7  # fields of FileMetaData
@@ -309,19 +333,31 @@ def schema_end(footer: bytes) -> int:
         return 0
 
 
-def _stored_chunk(data: bytes, at: int) -> tuple[tuple[int | None, int], int]:
-    """Read the compressed size of a column chunk from its metadata at a position of the footer.
-
-    Return ((size in bytes, `at`), position after the metadata). The size is None if the footer does not have it.
-    """
+def _chunk_size(data: bytes, at: int) -> tuple[tuple[int, int], int]:
+    """Return ((compressed bytes of a column chunk, `at`), position after the chunk's metadata)."""
     chunk, after = _stored(data, at)
-    return (chunk.get(_METADATA, {}).get(_STORED), at), after
+    size = chunk.get(_METADATA, {}).get(_STORED)
+    if size is None:
+        raise ValueError("a column chunk has no size")
+    return (size, at), after
+
+
+_Counts: TypeAlias = tuple[int, int, int]
+"""Rows, compressed bytes and uncompressed bytes of a row group."""
+
+
+def _group_counts(data: bytes, at: int) -> tuple[tuple[_Counts, array.array[int]], int]:
+    """Return ((counts of a row group, positions of its column chunks), position after the row group)."""
+    group, after = _group(data, at)
+    # The sizes of each chunk are dropped here: with many objects, Python's garbage collector takes most of the time.
+    chunks = group.get(_COLUMNS, [])
+    counts = group.get(_ROWS, 0), sum(size for size, _ in chunks), group.get(_DECODED, 0)
+    return (counts, array.array("Q", [place for _, place in chunks])), after
 
 
 _stored = struct_reader({_METADATA: {STRUCT: struct_reader({_STORED: INTEGER})}})
-_GROUPS = list_reader(
-    {STRUCT: struct_reader({_COLUMNS: list_reader({STRUCT: _stored_chunk}), _DECODED: INTEGER, _ROWS: INTEGER})}
-)
+_group = struct_reader({_COLUMNS: list_reader({STRUCT: _chunk_size}), _DECODED: INTEGER, _ROWS: INTEGER})
+_GROUPS = list_reader({STRUCT: _group_counts})
 
 
 def row_group_counts(footer: bytes, *, source: str) -> tuple[NDArray[np.int64], list[array.array[int]]]:
@@ -340,18 +376,12 @@ def row_group_counts(footer: bytes, *, source: str) -> tuple[NDArray[np.int64], 
     Raises:
         MetadataError: The bytes are not a footer, or a size is missing.
     """
-    counts: list[tuple[int, int, int]] = []
-    places: list[array.array[int]] = []
-    for group in _footer_fields(footer, {_ROW_GROUPS: _GROUPS}, source).get(_ROW_GROUPS, []):
-        chunks = group.get(_COLUMNS, [])
-        if any(stored is None for stored, _ in chunks):
-            raise MetadataError(f"{source}: the footer is damaged: a column chunk has no size. {_RESTORE}")
-        counts.append((group.get(_ROWS, 0), sum(stored for stored, _ in chunks), group.get(_DECODED, 0)))
-        places.append(array.array("Q", [place for _, place in chunks]))
+    groups = _footer_fields(footer, {_ROW_GROUPS: _GROUPS}, source).get(_ROW_GROUPS, [])
     try:
-        return np.array(counts, dtype=np.int64).reshape(-1, 3).T, places
+        counts = np.array([counts for counts, _ in groups], dtype=np.int64).reshape(-1, 3).T
     except OverflowError as problem:
         raise MetadataError(f"{source}: the footer is damaged: {problem}. {_RESTORE}") from None
+    return counts, [places for _, places in groups]
 
 
 class ChunkContents(NamedTuple):

@@ -345,8 +345,8 @@ class Reading:
         if not (opened.is_near and opened.verify):
             return
         try:
-            for ordinal in self._ordinals:
-                refuse_damaged_pages(opened.source.read_at, self._footer, ordinal, leaves, unchecked=opened.is_large)
+            read = opened.source.read_at
+            refuse_damaged_pages(read, self._footer, self._ordinals, leaves, unchecked=opened.is_large)
         except DecodeError:
             if not self.is_in_doubt:  # if in doubt, the headers may be of another version, and are read again
                 raise

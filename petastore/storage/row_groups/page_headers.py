@@ -183,34 +183,46 @@ def has_checksums(data: bytes, column: Any) -> bool:
 
 
 def refuse_damaged_pages(
-    read: Read, footer: Footer, ordinal: int, leaves: Iterable[int], *, unchecked: bool = False
+    read: Read, footer: Footer, ordinals: Sequence[int], leaves: Sequence[int], *, unchecked: bool = False
 ) -> None:
-    """Raise an error if page headers of a row group contradict the footer or each other.
+    """Raise an error if page headers of row groups contradict the footer or each other.
 
     Args:
         read: Function that reads a number of bytes from a position on; fewer at the end of the file.
         footer: Footer of the file.
-        ordinal: Number of the row group.
+        ordinals: Numbers of the row groups.
         leaves: Leaf columns to check.
         unchecked: Whether to check the lengths of pages without a checksum, too.
 
     Raises:
         DecodeError: A header is damaged; the message names the contradiction.
     """
-    group = footer.metadata.row_group(ordinal)
-    window = PageWindow(read, _SMALL_BYTES) if group.total_byte_size <= _SMALL_BYTES else PageWindow(read)
-    for number, leaf in enumerate(leaves):
-        chunk = footer.chunk(ordinal, leaf)
-        pages = ChunkCheck(footer, chunk, leaf, unchecked=unchecked)
-        try:
-            for header, after, left in headers_of(window.header, chunk):
-                if not pages.check(header, left, functools.partial(window.bytes_at, after)):
-                    break
-            pages.finish()
-        except PAGE_ERRORS as problem:
-            raise damaged_header(problem, footer, ordinal, chunk, window.header_at) from None
-        if number == 0 and not (pages.have_checksums or unchecked):
-            return  # writers compute checksums for all columns or none
+    window = PageWindow(read, _window_bytes(footer, ordinals))
+    for ordinal in ordinals:
+        for number, leaf in enumerate(leaves):
+            chunk = footer.chunk(ordinal, leaf)
+            pages = ChunkCheck(footer, chunk, leaf, unchecked=unchecked)
+            try:
+                for header, after, left in headers_of(window.header, chunk):
+                    if not pages.check(header, left, functools.partial(window.bytes_at, after)):
+                        break
+                pages.finish()
+            except PAGE_ERRORS as problem:
+                raise damaged_header(problem, footer, ordinal, chunk, window.header_at) from None
+            if number == 0 and not (pages.have_checksums or unchecked):
+                break  # writers compute checksums for all columns or none
+
+
+def _window_bytes(footer: Footer, ordinals: Sequence[int]) -> int:
+    """Return how many bytes to read at a time for the page headers of row groups.
+
+    All headers of a small row group are read at once, and those of consecutive ones together.
+    """
+    largest = max(footer.metadata.row_group(ordinal).total_byte_size for ordinal in ordinals)
+    if largest > _SMALL_BYTES:
+        return _READ_BYTES
+    is_run = len(ordinals) > 1 and ordinals[-1] - ordinals[0] == len(ordinals) - 1
+    return _SMALL_BYTES if is_run else max(largest, _READ_BYTES)
 
 
 PAGE_ERRORS = LookupError, ValueError, OverflowError, RecursionError

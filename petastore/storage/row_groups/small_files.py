@@ -193,5 +193,5 @@ def _decoded(ordinal: int, part: Part, whole: bytes, footer: Footer) -> pa.Table
         table = reader.read_row_group(ordinal, column_indices=leaves, use_threads=False)
     check_rows(table.num_rows, footer, ordinal, part.columns, rows)
     if leaves and has_checksums(whole, group.column(leaves[0])):
-        refuse_damaged_pages(lambda size, at: whole[at : at + size], footer, ordinal, leaves)
+        refuse_damaged_pages(lambda size, at: whole[at : at + size], footer, [ordinal], leaves)
     return table

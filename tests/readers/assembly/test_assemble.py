@@ -44,8 +44,9 @@ def spans_of(execution: Execution, batch: int = 4, rows: int = 8) -> Iterator[tu
     loads = Loads(datasets, plan, execution.loaders, execution.files_of_pass(), None, InlinePool())
     held: dict[int, LoadedRowGroup] = {}
     for span in plan.spans(batch, rows_per_span=rows):
-        made = loads.submit(span, priority=0)
-        held |= {group: future.result() for group, future in made.items()}
+        for group, future in loads.submit(span, priority=0).items():
+            loaded = future.result()
+            held[group] = loaded[group] if isinstance(loaded, dict) else loaded
         yield span, {group: held[group] for group in span.needed.tolist()}
     loads.close()
     loads.take_back()

@@ -28,7 +28,7 @@ def headers_are_right(path: Path) -> None:
     footer = footer_of_bytes(path.read_bytes())
     with pa.OSFile(str(path)) as source:
         for group in range(footer.metadata.num_row_groups):
-            refuse_damaged_pages(source.read_at, footer, group, range(footer.metadata.num_columns))
+            refuse_damaged_pages(source.read_at, footer, [group], range(footer.metadata.num_columns))
 
 
 @every_kind
