@@ -29,7 +29,7 @@ def measured() -> float:
 
 def patience(seconds: float) -> float:
     """Return a timeout for a program that takes at most `seconds` on an idle machine, with a margin for more load."""
-    return seconds * max(2.0, 1.5 * measured())
+    return seconds * max(4.0, 2 * measured())
 
 
 class Pace:
