@@ -299,8 +299,9 @@ class _SpanJob:
         self._submit = submit
         self._notify = notify
         self._parts: collections.deque[Callable[[], SpanWork]] = collections.deque()
-        # Wait for all row groups: if several fail, the consumer gets the error of the first failed one in plan order.
-        loads = dict.fromkeys(tables.values())  # several small row groups have one task
+        # Several small row groups have one task. Wait for all tasks: if some fail, the consumer gets the error of the
+        # first one in plan order.
+        loads = dict.fromkeys(tables.values())
         self._made: Future[AssembledSpan | None] = after(loads, functools.partial(submit, self._divided))
         self._made.add_done_callback(notify)
 

@@ -228,8 +228,10 @@ class SharedState:
 
 
 def _word(first: int, second: int) -> int:
+    """Return two numbers as one word, which other processes never see half written."""
     return int(first) << _HALF | int(second)
 
 
 def _numbers(word: int) -> tuple[int, int]:
+    """Return the two numbers of a word."""
     return int(word) >> _HALF, int(word) & ((1 << _HALF) - 1)

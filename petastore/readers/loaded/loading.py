@@ -187,17 +187,15 @@ class Loads:
     def _load_several(self, asked: Sequence[_Asked]) -> Loaded | Future[Loaded]:
         """Load several small row groups: together if possible, otherwise one by one."""
         groups = [group for _, group, _ in asked]
-        is_noted = self._cache_order is not None or self.prefetcher is not None
-        ends = [self._begin(time, group) for time, group, _ in asked] if is_noted else []
+        ends = [self._begin(time, group) for time, group, _ in asked]
         made = self._load_together(groups)
         if made is not None:
             for end in ends:
                 end(made)
             return dict.fromkeys(groups, made)
         futures: list[Future[LoadedRowGroup]] = [Future() for _ in asked]
-        for future, end in zip(futures, ends, strict=False):
+        for future, end, (_, group, read_order) in zip(futures, ends, asked, strict=True):
             future.add_done_callback(end)
-        for future, (_, group, read_order) in zip(futures, asked, strict=True):
             if self._pool.closed:
                 future.cancel()
             else:

@@ -103,10 +103,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 def read_integer(data: bytes, at: int) -> tuple[int, int]:
     """Return the zigzag-coded signed number at `at`, and the position after it."""
-    value = data[at]
-    at += 1
-    if value > 127:
-        value, at = read_varint(data, at - 1)
+    value, at = read_varint(data, at)
     return (value >> 1) ^ -(value & 1), at
 
 
@@ -256,9 +253,6 @@ def _skip_list(data: bytes, at: int) -> int:
 
 
 def _skip_binary(data: bytes, at: int) -> int:
-    length = data[at]
-    if length < 128:
-        return at + 1 + length
     length, at = read_varint(data, at)
     return at + length
 
