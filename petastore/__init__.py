@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from petastore.plan import Plan
     from petastore.plan.windows.ngram import NGram
     from petastore.readers import Batch, Reader, TransformSpec
-    from petastore.readers.weighted_sampling import WeightedSamplingReader
+    from petastore.readers.mixed_sources import WeightedSamplingReader
     from petastore.schema import Unischema, UnischemaField
     from petastore.selecting.filter import select_rows
     from petastore.spark import dict_to_spark_row, encode_dataframe, materialize_dataset
@@ -67,7 +67,7 @@ _HOMES = {
     "TransformSpec": "petastore.readers",
     "Unischema": "petastore.schema",
     "UnischemaField": "petastore.schema",
-    "WeightedSamplingReader": "petastore.readers.weighted_sampling",
+    "WeightedSamplingReader": "petastore.readers.mixed_sources",
     "col": "petastore.expressions",
     "dict_to_spark_row": "petastore.spark",
     "encode_dataframe": "petastore.spark",

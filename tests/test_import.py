@@ -239,7 +239,7 @@ NOT_FOR_LOCAL_FILES = (
     "tempfile", "zipfile", "zstandard",
     "petastore.cache", "petastore.expressions", "petastore.plan.mixture", "petastore.plan.report",
     "petastore.plan.windows", "petastore.predicates", "petastore.readers.mixed_sources",
-    "petastore.readers.weighted_sampling", "petastore.readers.window_reader", "petastore.readers.window_scan",
+    "petastore.readers.window_reader", "petastore.readers.window_scan",
     "petastore.storage.metadata.pickled", "petastore.storage.stores.fsspec_store",
     "petastore.storage.stores.object_store", "petastore.storage.ranges.request_pool",
     "petastore.storage.row_groups.fetched_row_group",

@@ -30,7 +30,7 @@ from petastore.adapters.column_plans import ArrayForm, HostArrays
 from petastore.adapters.epoch_tracker import EpochTracker, epochs_of
 from petastore.adapters.global_batches import refuse_unequal_batches
 from petastore.adapters.nulls import Nulls
-from petastore.distributed.gathering import jax_all_gather
+from petastore.distributed.engines import jax_all_gather
 from petastore.monitoring.diagnosis import Diagnosis
 from petastore.monitoring.waits import timed
 from petastore.plan.request import Shard, whole_number

@@ -235,7 +235,7 @@ def copy(
 ) -> None:
     """Copy a dataset, or some of its columns and rows. Stored cells are copied unchanged."""
     with errors_in_one_line(debug=debug):
-        from petastore.storage.requests.shown import shown_url
+        from petastore.storage.requests.failures import shown_url
 
         options, settings = json_options(storage_options), settings_of(spark_session_config or ())
         options_of_copy: dict[str, Any] = {

@@ -22,9 +22,15 @@ from numpy.typing import NDArray
 from petastore.arrow import conformed, flags_of, null_cells
 from petastore.codecs.arrow.arrow_lists import decode_lists
 from petastore.codecs.arrow.arrow_objects import decode_objects, encode_objects
-from petastore.codecs.arrow.arrow_types import parse_type, plain_type, stored_layout, type_as_json
+from petastore.codecs.arrow.arrow_types import (
+    cast_exactly,
+    has_same_values,
+    parse_type,
+    plain_type,
+    stored_layout,
+    type_as_json,
+)
 from petastore.codecs.arrow.arrow_views import byte_cells
-from petastore.codecs.arrow.exact_casts import cast_exactly, has_same_values
 from petastore.codecs.arrow.numpy_to_arrow import spread
 from petastore.codecs.declared import check_present
 from petastore.codecs.plain import PlainCodec

@@ -21,6 +21,8 @@ from petastore.lazy import late_names
 if TYPE_CHECKING:
     from petastore.distributed.current import current_shard
     from petastore.distributed.engines import (
+        all_gather,
+        barrier_all_gather,
         from_barrier,
         from_horovod,
         from_input_context,
@@ -29,15 +31,11 @@ if TYPE_CHECKING:
         from_ray,
         from_tfos,
         from_torch,
-    )
-    from petastore.distributed.environment import from_environment, from_tf_config
-    from petastore.distributed.gathering import (
-        all_gather,
-        barrier_all_gather,
         horovod_all_gather,
         jax_all_gather,
         torch_all_gather,
     )
+    from petastore.distributed.environment import from_environment, from_tf_config
     from petastore.distributed.overrides import with_environment
     from petastore.plan.request import Shard
 
@@ -64,8 +62,8 @@ __all__ = [
 
 _HOMES = {
     "Shard": "petastore.plan.request",
-    "all_gather": "petastore.distributed.gathering",
-    "barrier_all_gather": "petastore.distributed.gathering",
+    "all_gather": "petastore.distributed.engines",
+    "barrier_all_gather": "petastore.distributed.engines",
     "current_shard": "petastore.distributed.current",
     "from_barrier": "petastore.distributed.engines",
     "from_environment": "petastore.distributed.environment",
@@ -77,9 +75,9 @@ _HOMES = {
     "from_tf_config": "petastore.distributed.environment",
     "from_tfos": "petastore.distributed.engines",
     "from_torch": "petastore.distributed.engines",
-    "horovod_all_gather": "petastore.distributed.gathering",
-    "jax_all_gather": "petastore.distributed.gathering",
-    "torch_all_gather": "petastore.distributed.gathering",
+    "horovod_all_gather": "petastore.distributed.engines",
+    "jax_all_gather": "petastore.distributed.engines",
+    "torch_all_gather": "petastore.distributed.engines",
     "with_environment": "petastore.distributed.overrides",
 }
 

@@ -1,9 +1,10 @@
-"""Detect the rank of this process from a framework.
+"""Detect the rank of this process from a framework, and gather values from all ranks with it.
 
 The frameworks are Horovod, torch.distributed, JAX, Ray Train, Spark, TensorFlow and BigDL Orca.
 
 `from_input_context`, `from_barrier`, `from_tfos` and `from_orca_config` read the rank from the object that the
-framework passes to the user's function.
+framework passes to the user's function. By the `all_gather` functions, ranks check that their plans agree; a plan
+determines the rows of each batch.
 
 A framework is used only if the program has imported it. This module does not import frameworks, and only `from_jax`
 may start a backend.
@@ -11,12 +12,15 @@ may start a backend.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from petastore.distributed.environment import Claim, agreed, rank_in_cluster
-from petastore.errors import InvalidArgumentError
+from petastore.errors import InvalidArgumentError, MissingExtraError
 from petastore.plan.request import Shard, whole_number
 
 if TYPE_CHECKING:
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 __all__ = [
+    "all_gather",
+    "barrier_all_gather",
     "barrier_context",
     "from_barrier",
     "from_horovod",
@@ -33,10 +39,12 @@ __all__ = [
     "from_ray",
     "from_tfos",
     "from_torch",
+    "horovod_all_gather",
     "horovod_modules",
+    "jax_all_gather",
     "live_claims",
+    "torch_all_gather",
 ]
-
 
 # Launchers whose variables are ignored in tasks of Ray and Spark: a daemon starts these tasks, and passes them its own
 # environment variables.
@@ -363,3 +371,107 @@ def from_orca_config(config: Mapping[str, Any]) -> Shard:
     if len(counts) > 1:
         raise InvalidArgumentError(f"config of Orca must have the same number of ranks everywhere, got {sizes}")
     return Shard(whole_number(config["rank"], name="config['rank']", least=0), counts.pop())
+
+
+def all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Gather a JSON value from every rank, in the order of ranks.
+
+    The function uses the framework that is initialized. Pass it to
+    `reader.plan.assert_agreed(petastore.distributed.all_gather)` on every rank. If several frameworks are initialized,
+    the first of Horovod, torch.distributed, JAX and Spark barrier tasks is used.
+
+    Args:
+        facts: Dict of JSON values from this rank.
+
+    Raises:
+        InvalidArgumentError: No such framework is initialized.
+    """
+    by = {claim.by for claim in live_claims()}
+    if horovod_modules():
+        return horovod_all_gather(facts)
+    if "torch.distributed" in by:
+        return torch_all_gather(facts)
+    if "jax.distributed" in by:
+        return jax_all_gather(facts)
+    if barrier_context() is not None:
+        return barrier_all_gather(facts)
+    raise InvalidArgumentError(
+        "no framework is initialized to gather from all ranks. Call hvd.init(), "
+        "torch.distributed.init_process_group() or jax.distributed.initialize() first"
+    )
+
+
+def torch_all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Gather a JSON value from every torch.distributed rank, in the order of ranks.
+
+    The ranks are those of the default process group.
+
+    Pass it to `reader.plan.assert_agreed(torch_all_gather)` on every rank.
+
+    Raises:
+        MissingExtraError: torch is not installed.
+        InvalidArgumentError: The process group is not initialized.
+    """
+    try:
+        import torch.distributed
+    except ImportError:
+        raise MissingExtraError("torch_all_gather", package="torch", extra="torch") from None
+    if not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        raise InvalidArgumentError("torch.distributed is not initialized. Call init_process_group first")
+    gathered: list[Any] = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(gathered, dict(facts))
+    return gathered
+
+
+def horovod_all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Gather a JSON value from every Horovod rank, in the order of ranks.
+
+    Pass it to `reader.plan.assert_agreed(horovod_all_gather)` on every rank, after `hvd.init()` of Horovod's torch or
+    TensorFlow module.
+
+    Raises:
+        InvalidArgumentError: Horovod is not imported, or not initialised.
+    """
+    modules = [module for module in horovod_modules() if hasattr(module, "allgather_object")]
+    if not modules:
+        raise InvalidArgumentError(
+            "Horovod is not initialized. Import horovod.torch as hvd (or horovod.tensorflow), then call hvd.init()"
+        )
+    return list(modules[0].allgather_object(dict(facts)))
+
+
+def jax_all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Gather a JSON value from every JAX process, in the order of processes.
+
+    Pass it to `reader.plan.assert_agreed(jax_all_gather)` on every process, after `jax.distributed.initialize()`.
+
+    Raises:
+        MissingExtraError: JAX is not installed.
+    """
+    try:
+        from jax.experimental.multihost_utils import process_allgather
+    except ImportError:
+        raise MissingExtraError("jax_all_gather", package="jax", extra="jax") from None
+    mine = np.frombuffer(json.dumps(dict(facts)).encode(), dtype=np.uint8)
+    lengths = np.asarray(process_allgather(np.array(len(mine), dtype=np.int32))).reshape(-1)
+    padded = np.zeros(int(lengths.max()), dtype=np.uint8)
+    padded[: len(mine)] = mine
+    rows = np.asarray(process_allgather(padded)).reshape(len(lengths), -1)
+    return [json.loads(row[:length].tobytes()) for row, length in zip(rows, lengths, strict=True)]
+
+
+def barrier_all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Gather a JSON value from every Spark barrier task, in the order of partitions.
+
+    Pass it to `reader.plan.assert_agreed(barrier_all_gather)` in every task of the stage.
+
+    Raises:
+        InvalidArgumentError: This process does not run a barrier task.
+    """
+    context = barrier_context()
+    if context is None:
+        raise InvalidArgumentError(
+            "this process must run a Spark barrier task, got another process. Start the tasks with "
+            "rdd.barrier().mapPartitions(…), and call barrier_all_gather inside"
+        )
+    return [json.loads(text) for text in context.allGather(json.dumps(dict(facts)))]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from petastore.errors import InvalidArgumentError
-from petastore.storage.requests.shown import HIDDEN, shown_url
+from petastore.storage.requests.failures import HIDDEN, shown_url
 
 __all__ = ["with_environment"]
 

@@ -250,7 +250,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "run_in_subprocess": Instead("concurrent.futures.ProcessPoolExecutor(1).submit(func, …).result() does it"),
     },
     "weighted_sampling_reader": {
-        "WeightedSamplingReader": "petastore.readers.weighted_sampling:WeightedSamplingReader",
+        "WeightedSamplingReader": "petastore.readers.mixed_sources:WeightedSamplingReader",
     },
     "workers_pool": {
         "EmptyResultError": _POOLS,

@@ -11,8 +11,7 @@ from petastore.storage.files.listing import list_data_files
 from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import NewerFormatError
 from petastore.storage.footers.footer import Footer, is_unchanged
-from petastore.storage.footers.footers import footer_if_there, read_footer
-from petastore.storage.footers.footers_beside import FOOTERS
+from petastore.storage.footers.footers import FOOTERS, footer_if_there, read_footer
 from petastore.storage.metadata.manifest import (
     COMMON_METADATA,
     MANIFEST,

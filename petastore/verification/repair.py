@@ -16,8 +16,7 @@ from petastore.errors import DatasetChangedError, InvalidArgumentError, Metadata
 from petastore.schema import Unischema
 from petastore.schema.document import parse_document
 from petastore.storage.files.location import Location
-from petastore.storage.footers.footers import inventory_of
-from petastore.storage.footers.footers_beside import FOOTERS
+from petastore.storage.footers.footers import FOOTERS, inventory_of
 from petastore.storage.metadata.manifest import (
     COMMON_METADATA,
     MANIFEST,

@@ -22,7 +22,7 @@ import petastore
 from petastore.errors import AbandonedThreadWarning, DatasetChangedError, ReaderClosedError, StorageTimeoutError
 from petastore.readers.reader import Reader
 from petastore.storage.files.location import Location, open_location
-from petastore.storage.footers.footers_beside import FOOTERS
+from petastore.storage.footers.footers import FOOTERS
 from petastore.storage.metadata.manifest import MANIFEST, read_manifest, write_manifest
 from petastore.storage.row_groups.fetched_ahead import FetchedAhead
 from petastore.writers.generate import generate_metadata

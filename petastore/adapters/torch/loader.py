@@ -15,9 +15,14 @@ from typing_extensions import TypeVar
 from petastore.adapters.epoch_tracker import EpochTracker, epochs_of
 from petastore.adapters.global_batches import refuse_other_shards
 from petastore.adapters.nulls import Nulls
-from petastore.adapters.torch.accelerated import device_of_accelerate, noted_by_accelerate, refuse_an_unsharded_loader
 from petastore.adapters.torch.device import Carrier, device_of
-from petastore.adapters.torch.ranks import ranks_known, warn_of_ranks_since
+from petastore.adapters.torch.ranks import (
+    device_of_accelerate,
+    noted_by_accelerate,
+    ranks_known,
+    refuse_an_unsharded_loader,
+    warn_of_ranks_since,
+)
 from petastore.adapters.torch.rows import decimal_friendly_collate, rows_as_dicts
 from petastore.adapters.torch.tensors import (
     BatchTensors,

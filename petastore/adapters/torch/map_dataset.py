@@ -16,8 +16,7 @@ import torch.utils.data
 
 from petastore.adapters.epoch_tracker import EpochNumbers
 from petastore.adapters.nulls import Nulls
-from petastore.adapters.torch.accelerated import refuse_dealing_out
-from petastore.adapters.torch.ranks import refuse_unequal_rows, shard_of_this_process
+from petastore.adapters.torch.ranks import refuse_dealing_out, refuse_unequal_rows, shard_of_this_process
 from petastore.adapters.torch.rows import DecodedRows
 from petastore.adapters.torch.shared_state import LOADED_LATE, SamplingPass, pass_in_epoch, worker_plan
 from petastore.adapters.torch.tensors import TorchForm, torch_plans

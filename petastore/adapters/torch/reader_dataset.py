@@ -17,9 +17,8 @@ import torch.utils.data
 
 from petastore.adapters.epoch_tracker import EpochNumbers, epochs_of
 from petastore.adapters.nulls import Nulls
-from petastore.adapters.torch.accelerated import refuse_dealing_out
 from petastore.adapters.torch.map_dataset import chosen_rows
-from petastore.adapters.torch.ranks import ranks_known, refuse_unequal_rows, warn_of_ranks_since
+from petastore.adapters.torch.ranks import ranks_known, refuse_dealing_out, refuse_unequal_rows, warn_of_ranks_since
 from petastore.adapters.torch.rows import DecodedRows
 from petastore.adapters.torch.shared_state import LOADED_LATE, SamplingPass, SharedState, pass_in_epoch, worker_plan
 from petastore.adapters.torch.tensors import BatchTensors, TorchForm, refuse_forms_of_rows, torch_plans

@@ -10,8 +10,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from petastore.distributed.engines import horovod_modules
-from petastore.distributed.gathering import horovod_all_gather
+from petastore.distributed.engines import horovod_all_gather, horovod_modules
 from petastore.errors import InvalidArgumentError, ReaderClosedError
 from petastore.front import make_batch_reader, make_reader
 from petastore.plan.request import LastBatchWord

@@ -46,7 +46,7 @@ from petastore.plan.plan import Span
 from petastore.readers.assembly.encoded import EncodedCells, EncodedColumn
 from petastore.readers.assembly.gather import Origin, rows_in_memory, stack_gather
 from petastore.readers.batch import Batch, Columns
-from petastore.readers.loaded.layout import Layout, needs_decoding
+from petastore.readers.loaded.arena import Layout, needs_decoding
 from petastore.readers.loaded.row_group_reader import LoadedRowGroup
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema

@@ -32,7 +32,7 @@ from petastore.errors import DecodeError
 from petastore.plan.batches.spans import each_once
 from petastore.plan.order.grouped_rows import GroupedRows, places_by_key
 from petastore.readers.assembly.gather import Origin, cell_gather
-from petastore.readers.loaded.layout import Layout
+from petastore.readers.loaded.arena import Layout
 from petastore.readers.loaded.row_group_reader import LoadedRowGroup
 from petastore.schema.field import BytesCodec, UnischemaField
 

@@ -21,7 +21,7 @@ from petastore.decoding.buffers import Buffers
 from petastore.plan.batches.spans import each_once
 from petastore.plan.order.grouped_rows import GroupedRows, Runs, inverse, places_by_key
 from petastore.plan.plan import Span
-from petastore.readers.loaded.layout import Layout
+from petastore.readers.loaded.arena import Layout
 from petastore.readers.loaded.row_group_reader import LoadedRowGroup
 
 __all__ = ["Origin", "cell_gather", "rows_in_memory", "stack_gather"]

@@ -17,9 +17,8 @@ from petastore.readers.assembly.assemble import Assembler, SpanTransform, of_spa
 from petastore.readers.execution.execution import Execution, Functions
 from petastore.readers.execution.handouts import most_rows, output_of
 from petastore.readers.execution.mixed_datasets import MixedDatasets, Readable, with_source
-from petastore.readers.loaded.arena import ReusableMemory
+from petastore.readers.loaded.arena import Layout, ReusableMemory
 from petastore.readers.loaded.footprint import Footprint
-from petastore.readers.loaded.layout import Layout
 from petastore.readers.loaded.row_group_reader import RowGroupReader
 from petastore.schema.unischema import Unischema
 from petastore.storage.row_groups.open_files import OpenFiles, VerifiedRowGroups

@@ -22,9 +22,8 @@ from petastore.plan.request import LastBatch
 from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler, Assembles
 from petastore.readers.execution.handouts import Handout
 from petastore.readers.execution.mixed_datasets import Readable
-from petastore.readers.loaded.arena import ReusableMemory
+from petastore.readers.loaded.arena import Layout, ReusableMemory
 from petastore.readers.loaded.footprint import Footprint
-from petastore.readers.loaded.layout import Layout
 from petastore.readers.loaded.loading import Extended
 from petastore.readers.loaded.row_group_reader import RowGroupReader
 from petastore.schema.unischema import Unischema

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from petastore.codecs.registry import codec_of
 from petastore.inventory import Inventory
 from petastore.lazy import once
-from petastore.readers.loaded.layout import Layout, needs_decoding
+from petastore.readers.loaded.arena import Layout, needs_decoding
 from petastore.schema.arrow import is_text, storage_type
 from petastore.schema.unischema import Unischema
 

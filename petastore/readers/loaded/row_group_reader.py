@@ -34,8 +34,7 @@ from petastore.errors import DecodeError
 from petastore.inventory import DataFile
 from petastore.lazy import once
 from petastore.monitoring.activity import Segments, at_work
-from petastore.readers.loaded.arena import Arena, Place
-from petastore.readers.loaded.layout import Layout, Stack, stacked_array
+from petastore.readers.loaded.arena import Arena, Layout, Place, Stack, stacked_array
 from petastore.schema.field import UnischemaField
 from petastore.storage.row_groups.asked_columns import MOST_BYTES, Part
 

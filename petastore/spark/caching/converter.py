@@ -20,14 +20,14 @@ from petastore.distributed.current import asked_shard, warn_of_other_shard
 from petastore.errors import DatasetNotFoundError, InvalidArgumentError, ReaderClosedError, StorageError
 from petastore.front import make_batch_reader
 from petastore.plan.request import Shard, whole_number
-from petastore.readers.other_words import refuse_other_words
+from petastore.readers.option_signatures import refuse_other_words
 from petastore.readers.reader import Reader
 from petastore.spark.caching.converter_cache import Storing, keep, release
 from petastore.spark.prepared import FloatDtype
 from petastore.spark.settings import driver_url, spark_url
 from petastore.storage.files.listing import list_data_files
 from petastore.storage.files.location import open_location
-from petastore.storage.requests.shown import shown_url
+from petastore.storage.requests.failures import shown_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -263,7 +263,7 @@ class SparkDatasetConverter:
 
         def adapt(reader: Reader) -> Any:
             from petastore.adapters.tensorflow import make_tf_dataset
-            from petastore.adapters.tensorflow.petastorm_functions import as_named_tuples, as_v1_dataset
+            from petastore.adapters.tensorflow.tf_dataset import as_named_tuples, as_v1_dataset
 
             named = as_named_tuples(make_tf_dataset(reader, rows, nulls=nulls, ragged=ragged), "batch")
             return as_v1_dataset(named if prefetch is None else named.prefetch(prefetch))

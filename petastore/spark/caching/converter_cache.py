@@ -31,8 +31,7 @@ from petastore.spark.caching.leases import Leases, abandoned_directories, has_le
 from petastore.spark.prepared import FloatDtype, observing_shapes, tensor_columns
 from petastore.spark.settings import TIMESTAMP_TYPE, driver_url, parquet_settings, settings_held, spark_url
 from petastore.storage.files.location import Location, open_location
-from petastore.storage.requests.failures import answered, answered_once, asking, foreign_text
-from petastore.storage.requests.shown import shown_url
+from petastore.storage.requests.failures import answered, answered_once, asking, foreign_text, shown_url
 from petastore.writers.commit import commit_dataset
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from petastore.storage.files.location import Location
 from petastore.storage.footers.footers import parquet_among
 from petastore.storage.footers.tails import Tails
 from petastore.storage.metadata.manifest import Manifest, read_manifest
+from petastore.storage.requests.failures import shown_url
 from petastore.storage.requests.retries import at_once
-from petastore.storage.requests.shown import shown_url
 from petastore.writers.commit import manifest_of, publish
 from petastore.writers.parquet import FileLayout
 from petastore.writers.target import Mode, schema_difference

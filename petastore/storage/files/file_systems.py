@@ -20,9 +20,15 @@ from pyarrow import fs
 
 from petastore.errors import InvalidArgumentError, MissingExtraError, StorageAccessError
 from petastore.storage.requests.failure_kinds import attribute
-from petastore.storage.requests.failures import asking, foreign_text, raise_alone
+from petastore.storage.requests.failures import (
+    asking,
+    foreign_text,
+    raise_alone,
+    secrets_in_options,
+    secrets_in_url,
+    shown_url,
+)
 from petastore.storage.requests.retries import DEFAULT_STORAGE_TIMEOUT_S
-from petastore.storage.requests.shown import secrets_in_options, secrets_in_url, shown_url
 from petastore.storage.stores.interface import Store
 
 __all__ = ["WithoutSecrets", "filesystem_and_path", "full_url", "goes_to_a_child", "path_in", "scheme_and_host"]

@@ -28,9 +28,16 @@ from petastore.storage.files.file_systems import (
     scheme_and_host,
 )
 from petastore.storage.files.walk import pattern_at
-from petastore.storage.requests.failures import answered, foreign_text, raise_alone
+from petastore.storage.requests.failures import (
+    answered,
+    foreign_text,
+    raise_alone,
+    secrets_in_options,
+    secrets_in_url,
+    shown_url,
+    without_query,
+)
 from petastore.storage.requests.retries import DEFAULT_STORAGE_TIMEOUT_S
-from petastore.storage.requests.shown import secrets_in_options, secrets_in_url, shown_url, without_query
 from petastore.storage.stores.interface import Store, store_of
 
 __all__ = ["Location", "open_location"]

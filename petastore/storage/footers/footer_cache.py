@@ -16,7 +16,7 @@ from petastore.forks import made_anew_in_children
 from petastore.inventory import DataFile, Inventory
 from petastore.storage.files.location import Location
 from petastore.storage.footers.footer import FileColumns, Footer, FooterParser, check_unchanged, is_unchanged
-from petastore.storage.footers.footers_beside import BLOCK_BYTES, Block, FootersBeside
+from petastore.storage.footers.footers import BLOCK_BYTES, Block, FootersBeside
 from petastore.storage.footers.tails import (
     KeptTails,
     LocalVersion,

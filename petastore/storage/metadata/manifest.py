@@ -2,7 +2,7 @@
 
 This module also reads and writes `_common_metadata`, a Parquet file without rows that contains the schema for other
 tools. The packed footers of the data files are stored next to the manifest
-(`petastore.storage.footers.footers_beside`), so that opening a dataset takes few requests.
+(`petastore.storage.footers.footers`), so that opening a dataset takes few requests.
 
 The manifest is an Arrow IPC file with one record per data file. A record has the row groups of the file as lists, so
 that reading needs no Python code per row group. The metadata of the manifest has the format's name and version, the
@@ -41,8 +41,15 @@ from petastore.storage.files.listing import etags_around
 from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import delete_quietly, opened_table, read_whole, replace_whole, sealed_table
 from petastore.storage.footers.footer import document_in
-from petastore.storage.footers.footers import footer_if_there, parquet_among, read_footer
-from petastore.storage.footers.footers_beside import FOOTERS, FootersBeside, PackedFooters, packed_footers
+from petastore.storage.footers.footers import (
+    FOOTERS,
+    FootersBeside,
+    PackedFooters,
+    footer_if_there,
+    packed_footers,
+    parquet_among,
+    read_footer,
+)
 from petastore.storage.stores.interface import FileVersion
 
 __all__ = [

@@ -23,8 +23,8 @@ from petastore.lazy import once
 from petastore.storage.files.location import Location
 from petastore.storage.ranges.fetch import END_BYTES, ByteRange, FetchedRanges, RangeFetcher, RowGroupChunks
 from petastore.storage.ranges.request_counts import RequestCounter
+from petastore.storage.requests.failures import shown_url, without_query
 from petastore.storage.requests.retries import SingleFlight
-from petastore.storage.requests.shown import shown_url, without_query
 from petastore.storage.stores.interface import FileVersion
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyarrow import fs
 
+from petastore.storage.requests.failures import shown_url
 from petastore.storage.requests.retries import FinalError
-from petastore.storage.requests.shown import shown_url
 
 __all__ = [
     "Answer",

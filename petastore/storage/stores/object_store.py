@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 from petastore.forks import Lock
+from petastore.storage.requests.failures import shown_url
 from petastore.storage.requests.retries import DEFAULT_STORAGE_TIMEOUT_S
-from petastore.storage.requests.shown import shown_url
 from petastore.storage.stores.cloud_settings import azure_settings, gcs_settings, s3_settings
 from petastore.storage.stores.interface import (
     Answer,

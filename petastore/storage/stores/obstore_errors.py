@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from petastore.storage.requests.shown import shown_text
+from petastore.storage.requests.failures import shown_text
 from petastore.storage.stores.interface import NoBucketError, NotTheVersionError, WrongRegionError
 
 __all__ = ["as_builtin", "with_builtins"]

@@ -18,8 +18,7 @@ from petastore.decoding.decode import Decoded, empty_column
 from petastore.errors import DecodeError
 from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.readers.assembly.encoded import ColumnSource, EncodedCells, EncodedColumn
-from petastore.readers.loaded.arena import Place
-from petastore.readers.loaded.layout import Layout, Stack
+from petastore.readers.loaded.arena import Layout, Place, Stack
 from petastore.readers.loaded.row_group_reader import LoadedRowGroup
 
 NUMBER = UnischemaField("x", np.int32, nullable=True)

@@ -17,8 +17,7 @@ from petastore.plan import Order, Plan, ReadRequest
 from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.plan.plan import Span
 from petastore.readers.assembly.gather import cell_gather, stack_gather
-from petastore.readers.loaded.arena import Arena, Place
-from petastore.readers.loaded.layout import Layout, Stack
+from petastore.readers.loaded.arena import Arena, Layout, Place, Stack
 from petastore.readers.loaded.row_group_reader import LoadedRowGroup
 
 NUMBER = np.dtype(np.int64)

@@ -17,8 +17,7 @@ from petastore.codecs import NdarrayCodec
 from petastore.decoding.buffers import Buffers
 from petastore.plan.plan import Plan
 from petastore.readers.loaded import arena as module
-from petastore.readers.loaded.arena import Arena, Place
-from petastore.readers.loaded.layout import Layout
+from petastore.readers.loaded.arena import Arena, Layout, Place
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from tests.tier import examples

@@ -8,8 +8,8 @@ import pytest
 from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.inventory import Inventory
+from petastore.readers.loaded.arena import Layout
 from petastore.readers.loaded.footprint import Footprint
-from petastore.readers.loaded.layout import Layout
 
 NUMBER, ARRAY = UnischemaField("x", np.float32), UnischemaField("array", np.uint8, (10, 10), NdarrayCodec())
 WORD = UnischemaField("word", np.str_)

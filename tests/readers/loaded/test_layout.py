@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
-from petastore.readers.loaded.layout import Layout, Stack
+from petastore.readers.loaded.arena import Layout, Stack
 
 FIELDS = [
     UnischemaField("a", np.float32),

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from petastore import Unischema, UnischemaField
 from petastore.decoding.buffers import Buffers
-from petastore.readers.loaded.arena import Arena, Place
-from petastore.readers.loaded.layout import Layout
+from petastore.readers.loaded.arena import Arena, Layout, Place
 from petastore.readers.loaded.row_group_reader import LoadedRowGroup
 
 LAYOUT = Layout.of(Unischema("s", [UnischemaField("x", np.float32)]), rows=100)

@@ -7,8 +7,7 @@ import pytest
 
 from petastore import Unischema, UnischemaField
 from petastore.readers.loaded import arena as module
-from petastore.readers.loaded.arena import ReusableMemory
-from petastore.readers.loaded.layout import Layout
+from petastore.readers.loaded.arena import Layout, ReusableMemory
 
 LAYOUT = Layout.of(Unischema("s", [UnischemaField("x", np.float32)]), rows=100)
 

@@ -18,7 +18,7 @@ from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
 from petastore.codecs.registry import codec_of
 from petastore.decoding.buffers import Buffers
-from petastore.readers.loaded.layout import Layout
+from petastore.readers.loaded.arena import Layout
 from petastore.readers.loaded.row_group_reader import LoadedRowGroup, RowGroupReader
 from petastore.storage.row_groups.asked_columns import Part
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from petastore.codecs.registry import BoundCodec
-from petastore.readers.loaded.layout import Stack, stacked_array
+from petastore.readers.loaded.arena import Stack, stacked_array
 from petastore.schema.field import UnischemaField
 
 DTYPES = st.sampled_from(["<i8", "<u2", "<f4", "<f8"]).map(np.dtype)

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from petastore import UnischemaField
 from petastore.codecs import NdarrayCodec
 from petastore.decoding.buffers import Buffers
-from petastore.readers.loaded.arena import Arena
-from petastore.readers.loaded.layout import Layout, Stack
+from petastore.readers.loaded.arena import Arena, Layout, Stack
 from petastore.readers.loaded.row_group_reader import LoadedRowGroup, RowGroupReader
 from petastore.storage.row_groups.asked_columns import Part
 

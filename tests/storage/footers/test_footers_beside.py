@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from petastore.inventory import DataFile
 from petastore.storage.files.location import open_location
-from petastore.storage.footers import footers_beside
-from petastore.storage.footers.footers_beside import FOOTERS, FootersBeside, packed_footers
+from petastore.storage.footers import footers
+from petastore.storage.footers.footers import FOOTERS, FootersBeside, packed_footers
 from petastore.storage.footers.tails import digest_of
 
-footers = st.lists(st.tuples(st.binary(min_size=1, max_size=300), st.booleans()), max_size=12)
+encoded = st.lists(st.tuples(st.binary(min_size=1, max_size=300), st.booleans()), max_size=12)
 
 
 def footer_of(found: FootersBeside, data: bytes, file: DataFile) -> bytes | None:
@@ -38,17 +38,17 @@ def beside(given: list[tuple[bytes, bool]]) -> tuple[FootersBeside, bytes]:
     ), packed.data
 
 
-@given(footers, st.sampled_from([30, 200, 1 << 20]))
+@given(encoded, st.sampled_from([30, 200, 1 << 20]))
 def test_packed_footers_are_read_from_blocks_of_any_size(given: list[tuple[bytes, bool]], block_bytes: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(footers_beside, "BLOCK_BYTES", block_bytes)
+        patched.setattr(footers, "BLOCK_BYTES", block_bytes)
         found, data = beside(given)
         assert found.can_be
         for file, (footer, told) in zip(found.files, given, strict=True):
             assert footer_of(found, data, file) == (footer if told else None)
 
 
-@given(footers.filter(lambda given: any(told for _, told in given)), st.integers(0), st.integers(0, 7))
+@given(encoded.filter(lambda given: any(told for _, told in given)), st.integers(0), st.integers(0, 7))
 def test_damaged_packed_footers_are_never_mixed_up(given: list[tuple[bytes, bool]], place: int, bit: int) -> None:
     found, data = beside(given)
     damaged = bytearray(data)
@@ -59,7 +59,7 @@ def test_damaged_packed_footers_are_never_mixed_up(given: list[tuple[bytes, bool
 
 
 def test_packed_footers_above_the_size_limit_are_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(footers_beside, "MOST_BYTES", 10)
+    monkeypatch.setattr(footers, "MOST_BYTES", 10)
     _, data = beside([(b"123456", True), (b"12345", True)])
     assert data == b""
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from petastore.storage.requests.shown import secrets_in_options, secrets_in_url, shown_text, shown_url, without_query
+from petastore.storage.requests.failures import secrets_in_options, secrets_in_url, shown_text, shown_url, without_query
 
 HOST = "host.example.com"
 
