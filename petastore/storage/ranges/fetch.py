@@ -16,7 +16,7 @@ import functools
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, NoReturn, cast
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
 
 import pyarrow as pa
 
@@ -27,6 +27,10 @@ from petastore.storage.ranges.request_counts import RequestCounter, RequestCount
 from petastore.storage.requests.failures import given_up, is_of_storage, raise_alone
 from petastore.storage.requests.retries import GaveUpError
 from petastore.storage.stores.interface import Answer, FileVersion, NoBucketError, NotTheVersionError, Store, range_file
+from petastore.threads import is_daemon_of_ours
+
+if TYPE_CHECKING:
+    from petastore.storage.ranges.request_pool import RequestBatch
 
 __all__ = [
     "END_BYTES",
@@ -286,7 +290,7 @@ class RangeFetcher:
             ReaderClosedError: The fetcher was closed.
         """
         path = self.location.join(relative)
-        answers = self._gather(relative, [lambda client: Answer(b"", client.version(path))])
+        answers = self._gather(relative, [lambda: Answer(b"", self.client.version(path))])
         return cast("FileVersion", answers[0].version)
 
     def fetch(
@@ -312,7 +316,8 @@ class RangeFetcher:
         _check_bytes(requests, relative, version, most_bytes)
         path = self.location.join(relative)
         try:
-            answers = self._gather(relative, [functools.partial(_get, path, version, one) for one in requests])
+            gets = [functools.partial(_get, self.client, path, version, one) for one in requests]
+            answers = self._gather(relative, gets)
         except NotTheVersionError as problem:
             now = problem.now
         else:
@@ -340,7 +345,7 @@ class RangeFetcher:
         """
         path = self.location.join(relative)
         try:
-            answers = self._gather(relative, [functools.partial(_get, path, None, one)])
+            answers = self._gather(relative, [functools.partial(_get, self.client, path, None, one)])
         except NotTheVersionError as problem:
             now = problem.now or self.version_of(relative)
         else:
@@ -367,7 +372,7 @@ class RangeFetcher:
         """
         path = self.location.join(relative)
         try:
-            answers = self._gather(relative, [functools.partial(_get_tail, path, length)])
+            answers = self._gather(relative, [functools.partial(_get_tail, self.client, path, length)])
         except NotTheVersionError as problem:
             now = problem.now or self.version_of(relative)
             if now.size:
@@ -376,21 +381,15 @@ class RangeFetcher:
         data, now = pa.py_buffer(answers[0].data), answers[0].version or FileVersion(0)
         return FetchedRanges(now.size, now, [(now.size - data.size, data)])
 
-    def _gather(self, relative: str, requests: Sequence[Callable[[Store], Answer]]) -> list[Answer]:
+    def _gather(self, relative: str, requests: Sequence[Callable[[], Answer]]) -> list[Answer]:
         """Make requests for a file concurrently, and return their results in order.
 
         The first failure cancels the other requests, and is raised.
         """
         limit_s, now = self.location.timeout_s, time.monotonic()
-        calls = [functools.partial(request, self.client) for request in requests]
-        from petastore.storage.ranges.request_pool import RequestBatch
-
-        batch = RequestBatch(calls, now + (_FOREVER_S if limit_s is None else limit_s))
-        try:
-            with Request(self.location.url, f"read {relative}", limit_s), during("storage"):
-                self._pool.run(batch)
-        finally:
-            self._counter.add(batch.counts)
+        deadline = now + (_FOREVER_S if limit_s is None else limit_s)
+        with Request(self.location.url, f"read {relative}", limit_s), during("storage"):
+            batch = self._run(requests, deadline)
         if batch.problem is not None:
             self._raise(batch.problem, relative)
         answers = [answer for answer in batch.answers if answer is not None]
@@ -400,6 +399,24 @@ class RangeFetcher:
                 f"{late}: no answer arrived before the reader was closed or the time limit passed"
             )
         return answers
+
+    def _run(self, requests: Sequence[Callable[[], Answer]], deadline: float) -> RequestBatch:
+        """Make requests, wait until they have ended, and count them."""
+        from petastore.storage.ranges.request_pool import RequestBatch
+
+        # A thread of petastore's pools may make a request itself, because its consumer watches the timeout. Any other
+        # caller must be able to stop waiting, so its requests run in threads of the request pool.
+        if len(requests) == 1 and self.client.ends_its_requests and is_daemon_of_ours():
+            batch = self._pool.run_here(requests[0], deadline)
+            if batch is not None:
+                self._counter.add(batch.counts)
+                return batch
+        batch = RequestBatch(requests, deadline)
+        try:
+            self._pool.run(batch)
+        finally:
+            self._counter.add(batch.counts)
+        return batch
 
     def _raise(self, problem: BaseException, relative: str) -> NoReturn:
         gave_up = problem if isinstance(problem, GaveUpError) else GaveUpError(problem, 1, 0.0)
@@ -413,7 +430,7 @@ class RangeFetcher:
         self._pool.close()
 
 
-def _get(path: str, version: FileVersion | None, one: ByteRange, client: Store) -> Answer:
+def _get(client: Store, path: str, version: FileVersion | None, one: ByteRange) -> Answer:
     """Request one range, and check the version and length of the response."""
     answer = client.get(path, one.offset, one.length, version)
     if version is not None and answer.version is not None and not answer.version.is_same(version):
@@ -432,7 +449,7 @@ def _get(path: str, version: FileVersion | None, one: ByteRange, client: Store) 
     return answer
 
 
-def _get_tail(path: str, length: int, client: Store) -> Answer:
+def _get_tail(client: Store, path: str, length: int) -> Answer:
     """Request the end of a file, and check the length of the response."""
     answer = client.tail(path, length)
     got, size = memoryview(answer.data).nbytes, 0 if answer.version is None else answer.version.size

@@ -203,3 +203,99 @@ def test_adaptive_concurrency_grows_by_one_for_each_round_of_answers() -> None:
             limit.answered()
         rounds += 1
     assert 7 <= rounds <= 8
+
+
+def here(pool: RequestPool, request: Callable[[], Answer], seconds: float = LONG) -> RequestBatch | None:
+    return pool.run_here(request, time.monotonic() + seconds)
+
+
+def test_request_pool_makes_requests_in_the_calling_thread_if_asked(pool: RequestPool) -> None:
+    makers = []
+
+    def request() -> Answer:
+        makers.append(threading.get_ident())
+        return answer(len(makers))
+
+    batch = here(pool, request)
+    assert batch is not None
+    assert (numbers(batch), batch.problem, batch.counts) == ([1], None, RequestCounts(requests=1, bytes=1))
+    pool.run(batch_of([request]))
+    assert makers[0] == threading.get_ident() != makers[1]
+
+
+def test_request_in_the_calling_thread_is_retried_and_raises_nothing(pool: RequestPool) -> None:
+    problems: list[Exception] = [PermissionError("no"), ConnectionResetError("reset")]
+
+    def request() -> Answer:
+        raise problems.pop()
+
+    batch = here(pool, request)
+    assert batch is not None
+    assert isinstance(batch.problem, GaveUpError)
+    assert isinstance(batch.problem.problem, PermissionError)
+    assert (numbers(batch), batch.counts) == ([None], RequestCounts(requests=2, again=1))
+
+
+def test_requests_in_calling_threads_count_towards_the_concurrency_limit(pool: RequestPool) -> None:
+    began, release = threading.Semaphore(0), threading.Event()
+
+    def hangs() -> Answer:
+        began.release()
+        release.wait(LONG)
+        return answer(0)
+
+    callers = [threading.Thread(target=here, args=(pool, hangs)) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    assert all(began.acquire(timeout=LONG) for _ in callers)
+    assert here(pool, functools.partial(answer, 1)) is None
+    batch = batch_of([functools.partial(answer, 1)])
+    waiting = threading.Thread(target=pool.run, args=(batch,))
+    waiting.start()
+    release.set()
+    for thread in (*callers, waiting):
+        thread.join(LONG)
+    assert numbers(batch) == [1]
+
+
+def test_queued_requests_start_when_a_calling_thread_has_its_answer() -> None:
+    pool, began, release = RequestPool(1), threading.Event(), threading.Event()
+
+    def hangs() -> Answer:
+        began.set()
+        release.wait(LONG)
+        return answer(0)
+
+    caller = threading.Thread(target=here, args=(pool, hangs))
+    caller.start()
+    assert began.wait(LONG)
+    batch = batch_of([functools.partial(answer, number) for number in range(9)])
+    waiting = threading.Thread(target=pool.run, args=(batch,))
+    waiting.start()
+    release.set()
+    waiting.join(LONG)
+    caller.join(LONG)
+    assert numbers(batch) == list(range(9))
+    pool.close()
+
+
+def test_closing_the_pool_ends_the_pause_of_a_request_in_the_calling_thread(pool: RequestPool) -> None:
+    failed, raised = threading.Event(), []
+
+    def request() -> Answer:
+        failed.set()
+        raise TimeoutError("slow")
+
+    def run() -> None:
+        with pytest.raises(ReaderClosedError) as problem:
+            here(pool, request)
+        raised.append(problem.value)
+
+    caller = threading.Thread(target=run)
+    caller.start()
+    assert failed.wait(LONG)
+    pool.close()
+    caller.join(LONG)
+    assert len(raised) == 1
+    with pytest.raises(ReaderClosedError, match="was closed"):
+        here(pool, request)
