@@ -239,6 +239,7 @@ def compare_rates(port: int, rounds: int, seconds: float) -> None:
         for name in CLIENTS:
             cells = [_cell(found[latency, size, name]) for size in SIZES]
             print(f"| {name} | " + " | ".join(cells) + " |")
+    print_bounds(found)
 
 
 def _cell(rates: list[Rate]) -> str:
@@ -246,6 +247,34 @@ def _cell(rates: list[Rate]) -> str:
     megabytes = statistics.median(one.bytes / one.wall_s / 1e6 for one in rates)
     cpu = [one.cpu_s / (one.bytes / 1e9) for one in rates]
     return f"{requests:,.0f} | {megabytes:,.0f} | {statistics.median(cpu):.2f} ({min(cpu):.2f}–{max(cpu):.2f})"
+
+
+BOUNDS = (
+    ("64 KB", "obstore, S3", "rate", 0.85),
+    ("64 KB", "obstore, HTTP", "rate", 0.85),
+    ("64 KB", "fsspec, HTTP", "rate", 1.0),
+    ("1 MB", "obstore, S3", "CPU", 1.3),
+    ("1 MB", "obstore, HTTP", "CPU", 1.3),
+)
+"""Ranges, other client, and the least rate or the most CPU time in proportion to that client's."""
+
+
+def print_bounds(found: dict[tuple[str, str, str], list[Rate]]) -> None:
+    """Prints petastore's rates and CPU times without latency, in proportion to another client's in the same round."""
+    print("\n| ranges | petastore beside | | median (lowest to highest round) | bound | |")
+    print("| --- | --- | --- | ---: | ---: | --- |")
+    for size, other, what, bound in BOUNDS:
+        own = found["0 ms", size, f"petastore, {other.partition(', ')[2]}"]
+        pairs = zip(own, found["0 ms", size, other], strict=True)
+        if what == "rate":
+            ratios = [one.requests / one.wall_s / (two.requests / two.wall_s) for one, two in pairs]
+        else:
+            ratios = [one.cpu_s / one.bytes / (two.cpu_s / two.bytes) for one, two in pairs]
+        median = statistics.median(ratios)
+        kept = "kept" if (median >= bound if what == "rate" else median <= bound) else "**not kept**"
+        sign = "≥" if what == "rate" else "≤"
+        cells = f"{median:.2f} ({min(ratios):.2f} to {max(ratios):.2f}) | {sign} {bound}"
+        print(f"| {size} | {other} | {what} | {cells} | {kept} |", flush=True)
 
 
 def compare_ways(port: int, file: Path) -> None:
@@ -379,6 +408,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--rates-only", action="store_true", help="print the rates and their bounds only")
     parser.add_argument("--child", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
     if asked.child:
@@ -393,6 +423,8 @@ def main() -> None:
         file.write_bytes(np.random.default_rng(0).bytes(FILE_BYTES))
         with child_server("tests.servers.range_server", folder) as port:
             compare_rates(port, asked.rounds, asked.seconds)
+            if asked.rates_only:
+                return
             compare_ways(port, file)
     compare_decoding(asked.rounds)
     compare_epochs(asked.rounds)
