@@ -151,7 +151,7 @@ def split_large(requests: Sequence[ByteRange], concurrency: int) -> list[ByteRan
         >>> split_large([ByteRange(0, 9_000_000)], concurrency=1)
         [ByteRange(offset=0, length=9000000)]
     """
-    if all(one.length < 2 * MIN_PART_BYTES for one in requests):
+    if max([one.length for one in requests], default=0) < 2 * MIN_PART_BYTES:
         return list(requests)
     share = max(MIN_PART_BYTES, -(-sum(one.length for one in requests) // concurrency))
 
@@ -268,9 +268,10 @@ class RangeFetcher:
         self.location, self.client = location, client or location.store
         self._concurrency = concurrency
         self._counter = counter or RequestCounter()
-        from petastore.storage.ranges.request_pool import RequestPool  # imported here: local files do not need the pool
+        # Imported here, because local files do not need the pool.
+        from petastore.storage.ranges.request_pool import RequestBatch, RequestPool
 
-        self._pool = RequestPool(concurrency)
+        self._pool, self._new_batch = RequestPool(concurrency), RequestBatch
 
     @property
     def counts(self) -> RequestCounts:
@@ -402,8 +403,6 @@ class RangeFetcher:
 
     def _run(self, requests: Sequence[Callable[[], Answer]], deadline: float) -> RequestBatch:
         """Make requests, wait until they have ended, and count them."""
-        from petastore.storage.ranges.request_pool import RequestBatch
-
         # A thread of petastore's pools may make a request itself, because its consumer watches the timeout. Any other
         # caller must be able to stop waiting, so its requests run in threads of the request pool.
         if len(requests) == 1 and self.client.ends_its_requests and is_daemon_of_ours():
@@ -411,7 +410,7 @@ class RangeFetcher:
             if batch is not None:
                 self._counter.add(batch.counts)
                 return batch
-        batch = RequestBatch(requests, deadline)
+        batch = self._new_batch(requests, deadline)
         try:
             self._pool.run(batch)
         finally:
@@ -459,7 +458,7 @@ def _get_tail(client: Store, path: str, length: int) -> Answer:
 
 
 def _check_bytes(requests: Sequence[ByteRange], relative: str, version: FileVersion, most_bytes: int) -> None:
-    wanted = sum(one.length for one in requests)
+    wanted = sum([one.length for one in requests])
     if wanted > most_bytes:
         raise DecodeError(
             f"the columns of a row group must have at most {most_bytes:,} stored bytes, got {wanted:,}. Read fewer "

@@ -188,7 +188,8 @@ class RequestPool:
             self._record(batch, 0, answer, problem)
             new = self._take_slots()
         del problem  # avoids a reference cycle between the exception and this frame
-        self._start(new)
+        if new:
+            self._start(new)
         if batch.unanswered and batch.problem is None:
             self._check_open()
         return batch
