@@ -281,14 +281,13 @@ def make_petastorm_dataset(reader: Any) -> Any:
         MissingExtraError: TensorFlow is not installed.
     """
     from petastore.adapters.tensorflow import with_signed_integers
-    from petastore.adapters.tensorflow.tf_dataset import (
-        TfForm,
+    from petastore.adapters.tensorflow.petastorm_functions import (
         as_named_tuples,
         as_v1_dataset,
         as_windows,
-        dataset_of_fields,
         fields_with_tensors,
     )
+    from petastore.adapters.tensorflow.tf_dataset import TfForm, dataset_of_fields
 
     fields = reader.schema if reader.ngram is not None else fields_with_tensors(reader.schema)
     rows = reader.rows_per_batch if reader.batched_output else None

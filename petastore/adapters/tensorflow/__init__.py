@@ -15,14 +15,13 @@ try:
 except ImportError:
     raise MissingExtraError("petastore.adapters.tensorflow", package="tensorflow", extra="tf") from None
 
+from petastore.adapters.tensorflow.petastorm_functions import tensors_of_next, with_signed_integers
 from petastore.adapters.tensorflow.tf_dataset import (
     DatasetFunction,
     ReaderState,
     make_tf_dataset,
     make_tf_dataset_fn,
     state_after,
-    tensors_of_next,
-    with_signed_integers,
 )
 
 __all__ = [

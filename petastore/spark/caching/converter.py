@@ -263,7 +263,7 @@ class SparkDatasetConverter:
 
         def adapt(reader: Reader) -> Any:
             from petastore.adapters.tensorflow import make_tf_dataset
-            from petastore.adapters.tensorflow.tf_dataset import as_named_tuples, as_v1_dataset
+            from petastore.adapters.tensorflow.petastorm_functions import as_named_tuples, as_v1_dataset
 
             named = as_named_tuples(make_tf_dataset(reader, rows, nulls=nulls, ragged=ragged), "batch")
             return as_v1_dataset(named if prefetch is None else named.prefetch(prefetch))

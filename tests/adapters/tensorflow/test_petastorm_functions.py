@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.tf, pytest.mark.slow]
 def test_dicts_become_named_tuples_with_items_by_column_name() -> None:
     import tensorflow as tf
 
-    from petastore.adapters.tensorflow.tf_dataset import as_named_tuples
+    from petastore.adapters.tensorflow.petastorm_functions import as_named_tuples
 
     dataset = tf.data.Dataset.from_tensor_slices({"id": [1, 2], "a-b": [3, 4]})
     rows = list(as_named_tuples(dataset, "row"))
@@ -23,7 +23,7 @@ def test_dicts_become_named_tuples_with_items_by_column_name() -> None:
 def test_unsigned_integers_become_signed_in_nested_elements() -> None:
     import tensorflow as tf
 
-    from petastore.adapters.tensorflow.tf_dataset import with_signed_integers
+    from petastore.adapters.tensorflow.petastorm_functions import with_signed_integers
 
     element = {"a": tf.constant(65_535, tf.uint16), "b": (tf.constant(2**32 - 1, tf.uint32), tf.constant(1, tf.uint8))}
     (found,) = with_signed_integers(tf.data.Dataset.from_tensors(element))
@@ -37,7 +37,7 @@ def test_unsigned_integers_become_signed_in_nested_elements() -> None:
 def test_session_run_returns_the_next_element() -> None:
     import tensorflow as tf
 
-    from petastore.adapters.tensorflow.tf_dataset import tensors_of_next
+    from petastore.adapters.tensorflow.petastorm_functions import tensors_of_next
 
     with tf.Graph().as_default():
         number = tensors_of_next(tf.data.Dataset.range(2))
