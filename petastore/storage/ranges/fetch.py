@@ -151,7 +151,7 @@ def split_large(requests: Sequence[ByteRange], concurrency: int) -> list[ByteRan
         >>> split_large([ByteRange(0, 9_000_000)], concurrency=1)
         [ByteRange(offset=0, length=9000000)]
     """
-    if max([one.length for one in requests], default=0) < 2 * MIN_PART_BYTES:
+    if all(one.length < 2 * MIN_PART_BYTES for one in requests):
         return list(requests)
     share = max(MIN_PART_BYTES, -(-sum(one.length for one in requests) // concurrency))
 
@@ -268,10 +268,9 @@ class RangeFetcher:
         self.location, self.client = location, client or location.store
         self._concurrency = concurrency
         self._counter = counter or RequestCounter()
-        # Imported here, because local files do not need the pool.
-        from petastore.storage.ranges.request_pool import RequestBatch, RequestPool
+        from petastore.storage.ranges.request_pool import RequestPool  # imported here: local files do not need the pool
 
-        self._pool, self._new_batch = RequestPool(concurrency), RequestBatch
+        self._pool = RequestPool(concurrency)
 
     @property
     def counts(self) -> RequestCounts:
@@ -410,7 +409,9 @@ class RangeFetcher:
             if batch is not None:
                 self._counter.add(batch.counts)
                 return batch
-        batch = self._new_batch(requests, deadline)
+        from petastore.storage.ranges.request_pool import RequestBatch
+
+        batch = RequestBatch(requests, deadline)
         try:
             self._pool.run(batch)
         finally:
@@ -458,7 +459,7 @@ def _get_tail(client: Store, path: str, length: int) -> Answer:
 
 
 def _check_bytes(requests: Sequence[ByteRange], relative: str, version: FileVersion, most_bytes: int) -> None:
-    wanted = sum([one.length for one in requests])
+    wanted = sum(one.length for one in requests)
     if wanted > most_bytes:
         raise DecodeError(
             f"the columns of a row group must have at most {most_bytes:,} stored bytes, got {wanted:,}. Read fewer "

@@ -1,4 +1,4 @@
-"""Storage request pool: daemon threads, or their callers, make concurrent requests.
+"""Storage request pool: concurrent requests in daemon threads, or in the calling thread.
 
 Failed requests are retried, after random pauses (jitter), until a deadline. A caller waits for one batch of requests.
 The wait ends when all requests have responses, a request has failed after all retries, the deadline has passed, the
@@ -73,7 +73,7 @@ class RequestBatch:
     Args:
         requests: Functions, each of which makes one request and returns its result.
         deadline: Time by `time.monotonic` after which no request is retried.
-        over: Event that ends pauses between retries; None creates one.
+        over: Event that ends pauses between retries, for a request in the calling thread; None creates one.
     """
 
     def __init__(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import dataclasses
 import datetime as dt
-import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
@@ -237,7 +236,6 @@ def http_settings(options: Mapping[str, Any]) -> StoreSettings:
     return StoreSettings(make_store, make_child_filesystem, ("http",), client)
 
 
-@functools.lru_cache(1024)
 def server_and_key(url: str) -> tuple[str, str]:
     """Split a web address into the server and the key, for obstore.
 

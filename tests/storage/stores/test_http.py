@@ -15,6 +15,7 @@ import pytest
 from pyarrow import fs
 
 import petastore
+from petastore.storage.stores.interface import FileVersion
 from petastore.storage.stores.object_store import ObjectStore
 from tests.servers.fixtures import Served
 
@@ -58,6 +59,36 @@ def test_http_directories_are_listed_by_index_pages(pages: str, tmp_path: Path) 
         f"{pages}/ds/day%3D1/c.parquet",
     }
     assert store.get_file_info(fs.FileSelector(f"{pages}/nothing", recursive=True, allow_not_found=True)) == []
+
+
+@pytest.mark.parametrize(("first", "last"), [(100, 150), (101, 151), (100, 140), (0, 50)])
+def test_http_response_with_another_range_raises(first: int, last: int) -> None:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {first}-{last - 1}/1000")
+            self.send_header("Content-Length", str(last - first))
+            self.send_header("ETag", '"a"')
+            self.send_header("Last-Modified", "Mon, 30 Nov 2026 00:00:00 GMT")
+            self.end_headers()
+            self.wfile.write(bytes(range(first, last)))
+
+        def log_message(self, *_: Any) -> None:
+            """Log nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as serving:
+        thread = threading.Thread(target=serving.serve_forever)
+        thread.start()
+        url, version = f"http://127.0.0.1:{serving.server_port}/x", FileVersion(1000, '"a"')
+        try:
+            if (first, last) == (100, 150):
+                assert bytes(ObjectStore("http", {}).get(url, 100, 50, version).data) == bytes(range(100, 150))
+            else:
+                with pytest.raises(OSError, match=rf"Requested 100\.\.150, got {first}\.\.{last}"):
+                    ObjectStore("http", {}).get(url, 100, 50, version)
+        finally:
+            serving.shutdown()
+            thread.join()
 
 
 def test_http_signed_urls_work_in_forked_children(served: Served) -> None:
